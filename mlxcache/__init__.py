@@ -1,0 +1,1 @@
+"""A KV cache for MLX with per-token positions, and the instrument that measures it."""

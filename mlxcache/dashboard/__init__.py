@@ -1,0 +1,1 @@
+"""Shows what `mlxcache.history` found: figures, pages, verdicts."""
