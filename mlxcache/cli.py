@@ -1,0 +1,44 @@
+"""The `mlxcache` command: finds the command's module and hands it the arguments.
+
+Commands are imported when they are asked for, so that `mlxcache machine` needs neither pandas nor mlx.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+# name -> one line of help; the code is mlxcache.commands.<name>
+COMMANDS: dict[str, str] = {}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit status (2: it could not be done)."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    parser = argparse.ArgumentParser(
+        prog="mlxcache",
+        description="Measures mlxcache with asv and judges any project's asv results.",
+    )
+    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    wanted = next((word for word in arguments if word in COMMANDS), None)
+    for name, summary in COMMANDS.items():
+        subparser = subparsers.add_parser(name, help=summary, description=summary)
+        if name == wanted:
+            command = importlib.import_module(f"mlxcache.commands.{name}")
+            command.configure(subparser)
+            subparser.set_defaults(run=command.run)
+    args = parser.parse_args(arguments)
+    try:
+        return int(args.run(args))
+    except BrokenPipeError:  # `mlxcache doctor | head`
+        sys.stderr.close()
+        return 141
+    except KeyboardInterrupt:
+        print("mlxcache: interrupted; what was finished is kept", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

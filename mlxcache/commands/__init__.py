@@ -1,0 +1,1 @@
+"""One module per command: `configure(parser)` adds its arguments, `run(args)` returns the exit status."""
