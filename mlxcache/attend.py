@@ -1,0 +1,76 @@
+"""One layer of one step, from the tensors of a model to its attention output."""
+
+from __future__ import annotations
+
+import mlx.core as mx
+
+from mlxcache.cache import MaskKind, MLXCache
+from mlxcache.positions import host_positions
+
+
+def update_and_attend(
+    cache: MLXCache | None,
+    layer: int | None,
+    q: mx.array,
+    k: mx.array,
+    v: mx.array,
+    position: mx.array,
+    scale: float | None,
+    out_dtype: mx.Dtype | None = None,
+) -> mx.array:
+    """Store K and V and attend to what the cache then holds.
+
+    Args:
+        cache: a cache from `make_cache`.
+        layer: from 0.
+        q: `[1, H_q, T, D]`; H_q is a multiple of the layer's `n_kv_heads`.
+        k: `[1, H, T, D]`.
+        v: `[1, H, T, D]`.
+        position: `[T]`, int32 or int64; one per query token.
+        scale: what the scores are multiplied by, usually `D ** -0.5`.
+        out_dtype: of the result; None leaves q's.
+
+    Returns:
+        `[1, H_q, T, D]`, not evaluated.
+
+    Raises:
+        ValueError: a missing cache, layer or scale, shapes or counts that do not agree, a position dtype other
+            than int32 and int64. Also what the cache's `update_and_fetch` raises; nothing has changed then.
+    """
+    if cache is None:
+        raise ValueError("cache: got None, expected a cache; make one with make_cache(kind, config)")
+    if layer is None:
+        raise ValueError("layer: got None, expected the index of the layer, from 0")
+    if scale is None:
+        raise ValueError("scale: got None, expected a number, usually head_dim ** -0.5")
+    q_shape = q.shape
+    if len(q_shape) != 4:
+        raise ValueError(f"q: got shape {q_shape}, expected [1, n_heads, tokens, head_dim]")
+    positions = host_positions(position)
+    count = len(positions)
+    k_shape, v_shape = k.shape, v.shape
+    if not (len(k_shape) == len(v_shape) == 4 and count == q_shape[2] == k_shape[2] == v_shape[2]):
+        raise ValueError(
+            f"position: got {count} positions for q of shape {q_shape}, k of shape {k_shape} and v of shape "
+            f"{v_shape}, expected one position per query token and as many tokens in k and v (axis 2)"
+        )
+    if q_shape[0] != 1 or q_shape[3] != k_shape[3] or q_shape[1] % k_shape[1] != 0:
+        raise ValueError(
+            f"q: got shape {q_shape} with k of shape {k_shape}, expected batch 1, the head_dim of k, and a "
+            "number of heads that is a multiple of k's"
+        )
+    keys, values, kind, mask = cache.update_and_fetch(layer, positions, k, v)
+    if keys.dtype != q.dtype:
+        keys, values = keys.astype(q.dtype), values.astype(q.dtype)
+    out = mx.fast.scaled_dot_product_attention(q, keys, values, scale=scale, mask=_mask(kind, mask))
+    return out if out_dtype is None or out.dtype == out_dtype else out.astype(out_dtype)
+
+
+def _mask(kind: MaskKind, mask: mx.array | None) -> mx.array | str | None:
+    if kind is MaskKind.NONE:
+        return None
+    if kind is MaskKind.CAUSAL:
+        return "causal"
+    if mask is None:
+        raise ValueError("mask: got None with MaskKind.EXPLICIT, expected bool [1, 1, tokens, keys]")
+    return mask

@@ -1,0 +1,125 @@
+"""What every cache is to its callers: the op face of the backend, and what it hands to attention."""
+
+from __future__ import annotations
+
+import enum
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import mlx.core as mx
+import numpy as np
+
+from mlxcache.layout import CacheConfig, LayerConfig
+from mlxcache.pool import Pool
+
+# What `host_positions` returned, or any sequence of integers.
+Positions = memoryview | np.ndarray | Sequence[int]
+
+
+class MaskKind(enum.Enum):
+    """Which mask attention applies to the keys it is handed."""
+
+    NONE = "none"
+    #: Lower-right aligned, as MLX's fused attention does it: the last query sees every key.
+    CAUSAL = "causal"
+    EXPLICIT = "explicit"
+
+
+class AttendSpec(NamedTuple):
+    """What one layer attends to in one step.
+
+    `keys` and `values` are `[1, H, S, D]` in the storage dtype, oldest first; `mask` is bool `[1, 1, T, S]`,
+    true where a query sees a key, and None unless `kind` is EXPLICIT. Drop a spec before the next step is
+    evaluated: while a slice of a pool is alive, MLX copies the pool instead of updating it.
+    """
+
+    keys: mx.array
+    values: mx.array
+    kind: MaskKind
+    mask: mx.array | None
+
+
+class MLXCache(ABC):
+    """The pools of a model's layers and the two faces of a cache.
+
+    The application holds the control face (`capacity`, `can_extend`, `rewind`, `clear`, `nbytes`), the backend
+    the op face (`update_and_fetch`). Nothing is evaluated here: the caller evaluates a step as a whole.
+    """
+
+    def __init__(self, config: CacheConfig, max_slots: Sequence[int]) -> None:
+        self.config = config
+        self.capacity = config.capacity
+        pools = [(self._pool(config, i, most), self._pool(config, i, most)) for i, most in enumerate(max_slots)]
+        self._key_pools = [keys for keys, _ in pools]
+        self._value_pools = [values for _, values in pools]
+
+    @staticmethod
+    def _pool(config: CacheConfig, layer: int, max_slots: int) -> Pool:
+        cells = config.layer(layer)
+        return Pool(config.initial_capacity, max_slots, cells.n_kv_heads, cells.head_dim, config.kv_dtype)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all cells allocated now."""
+        return sum(pool.nbytes for pool in (*self._key_pools, *self._value_pools))
+
+    @abstractmethod
+    def update_and_fetch(self, layer: int, positions: Positions, k: mx.array, v: mx.array) -> AttendSpec:
+        """Store one layer's K and V of a step and return what its queries attend to.
+
+        Args:
+            layer: from 0.
+            positions: one per token, in the order of `k` and `v`.
+            k: `[1, H, T, D]`, cast to the storage dtype.
+            v: `[1, H, T, D]`, likewise.
+
+        A refused step changes nothing. Raises IndexError for a layer out of range, ValueError for positions or
+        shapes that do not fit, CapacityError for a step that has no room.
+        """
+
+    @abstractmethod
+    def can_extend(self, count: int) -> bool:
+        """Whether `count` more tokens fit."""
+
+    @abstractmethod
+    def clear(self) -> None:
+        """Forget every token; the storage is kept."""
+
+
+def check_layer(layer: int, n_layers: int) -> None:
+    """Refuse a layer that the model does not have with an IndexError; negative ones too."""
+    if not 0 <= layer < n_layers:
+        raise IndexError(f"layer: got {layer}, expected 0 <= layer < {n_layers}")
+
+
+def check_cells(k: mx.array, v: mx.array, cells: LayerConfig, count: int) -> None:
+    """Refuse K and V that are not `[1, H, count, D]` of the layer with a ValueError.
+
+    MLX's slice assignment would broadcast an H or T of 1 without a word, so this is the only guard.
+    """
+    expected = (1, cells.n_kv_heads, count, cells.head_dim)
+    for name, array in (("k", k), ("v", v)):
+        if tuple(array.shape) != expected:
+            raise ValueError(
+                f"{name}: got shape {tuple(array.shape)}, expected {expected}: "
+                f"[1, n_kv_heads, tokens, head_dim] for {count} positions"
+            )
+
+
+def position_array(positions: Positions) -> np.ndarray:
+    """The positions as a 1-D integer array on the host, with at least one entry.
+
+    Raises ValueError for anything else.
+    """
+    try:
+        array = np.asarray(positions)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"positions: got {positions!r}, expected a 1-D sequence of integers") from error
+    if array.ndim != 1:
+        raise ValueError(f"positions: got shape {array.shape}, expected 1-D, one position per token")
+    if array.size == 0:
+        raise ValueError("positions: got 0 tokens, expected at least 1")
+    if array.dtype.kind not in "iu":
+        raise ValueError(f"positions: got dtype {array.dtype}, expected integers")
+    return array
