@@ -180,4 +180,4 @@ def band_mask(window: int, count: int, span: int) -> mx.array:
     offset = count - 1  # row[offset + j - i]
     row[max(0, offset + newest - window + 1) : offset + newest + 1] = True
     rows = np.lib.stride_tricks.as_strided(row[offset:], (count, span), (-row.itemsize, row.itemsize))
-    return mx.array(rows[None, None])
+    return mx.array(rows.copy()[None, None])  # mlx takes no negative strides
