@@ -1,0 +1,192 @@
+"""What the benchmarks share: device, sizes, synchronisation, memory limits, ready-made steps.
+
+Nothing here carries a name that asv would take for a benchmark. Modules must import on any commit of mlxcache:
+what an old commit lacks is None here, and `require` turns that into a skip with its reason.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from collections.abc import Callable, Hashable, Iterable
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+
+try:
+    import mlxcache
+except ImportError:  # a commit before the cache
+    mlxcache = None  # type: ignore[assignment]
+
+# asv hands this over from its matrix, so that results of two devices never share a series; see asv.conf.json.
+DEVICE = os.environ.get("MLXCACHE_DEVICE", "default")
+if DEVICE in ("cpu", "gpu"):
+    mx.set_default_device(mx.Device(mx.DeviceType.cpu if DEVICE == "cpu" else mx.DeviceType.gpu))
+ON_GPU = mx.default_device().type == mx.DeviceType.gpu
+
+# Llama 3 8B: 32 layers of 8 KV heads of 128, stored as float16. One token through all of them with one
+# evaluation is what a model does, and what a decode step means here.
+LAYERS = 32
+HEADS = 8
+HEAD_DIM = 128
+DTYPE = mx.float16
+ITEMSIZE = 2
+
+PATHS = ["int32", "int64"]
+
+
+class Timed:
+    """asv's settings for a stateful step.
+
+    `setup` rewinds the step before every sample, so a sample is one call (number 1) and asv must not warm up:
+    `Step` objects warm themselves. Several rounds of short samples, since a shared machine changes its speed
+    every few seconds: asv interleaves the rounds of all benchmarks.
+    """
+
+    number = 1
+    warmup_time = 0
+    rounds = 3
+    repeat = (12, 30, 0.15)
+    min_run_count = 1
+    timeout = 120
+    version = "1"
+
+
+_made: dict[Hashable, Any] = {}
+
+
+def once(key: Hashable, make: Callable[[], Any]) -> Any:
+    """What `make` returned for `key` in this process: asv calls setup before every sample."""
+    if key not in _made:
+        _made[key] = make()
+    return _made[key]
+
+
+def synchronise(arrays: Iterable[Any]) -> None:
+    """Evaluate and wait: on a GPU, Python returns long before the work is done."""
+    mx.eval(arrays)
+    if ON_GPU:
+        mx.synchronize()
+
+
+def require(name: str) -> Any:
+    """`mlxcache.<name>`; skips the benchmark on a commit that lacks it."""
+    found = getattr(mlxcache, name, None) if mlxcache is not None else None
+    if found is None:
+        raise NotImplementedError(f"this commit of mlxcache has no {name}")
+    return found
+
+
+def available_memory() -> int:
+    """Bytes that a benchmark may allocate on the device now; 0 where nobody can tell."""
+    if ON_GPU:
+        info = mx.device_info() if hasattr(mx, "device_info") else {}
+        return int(info.get("memory_size", 0)) - int(mx.get_active_memory())
+    if platform.system() == "Linux":
+        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    if platform.system() == "Darwin":  # half of what is installed: other processes hold the rest
+        return int(subprocess.run(["sysctl", "-n", "hw.memsize"], capture_output=True, check=True).stdout) // 2
+    return 0
+
+
+def need_memory(needed: int) -> None:
+    """Skip a parameter set that the machine is too small for, with the numbers."""
+    there = available_memory()
+    if there and needed > 0.8 * there:
+        raise NotImplementedError(f"needs about {needed / 1e9:.1f} GB, {there / 1e9:.1f} available")
+
+
+def random_tokens(count: int, head_dim: int = HEAD_DIM, seed: int = 0, heads: int = HEADS) -> mx.array:
+    """Evaluated random `[1, heads, count, head_dim]` in the storage dtype."""
+    rng = np.random.default_rng(seed)
+    array = mx.array(rng.standard_normal((1, heads, count, head_dim), dtype=np.float32)).astype(DTYPE)
+    mx.eval(array)
+    return array
+
+
+def position_tensor(start: int, count: int, path: str) -> mx.array:
+    """Evaluated positions of a step, of the dtype that `path` names."""
+    array = mx.arange(start, start + count, dtype=mx.int32).astype(getattr(mx, path))
+    mx.eval(array)
+    return array
+
+
+def kv_bytes(tokens: int, head_dim: int = HEAD_DIM, layers: int = LAYERS) -> int:
+    """Bytes of K and V of `tokens` tokens in all layers."""
+    return 2 * layers * HEADS * tokens * head_dim * ITEMSIZE
+
+
+def ours(
+    context: int, head_dim: int = HEAD_DIM, layers: int = LAYERS, window: int | None = None, slack: int = 64
+) -> Any:
+    """A sequence cache that holds `context` tokens and has room for `slack` more without growing."""
+    policy_type = require("LayerPolicy")
+    policy = policy_type.flat() if window is None else policy_type.ring(window)
+    config = require("CacheConfig")(
+        capacity=max(1, context) + max(slack, 1 << 20 if window else 0),
+        n_layers=layers,
+        layers=[require("LayerConfig")(policy, HEADS, head_dim)],
+        kv_dtype=DTYPE,
+        initial_capacity=context + slack,
+    )
+    cache = require("MLXSequenceCache")(config)
+    start = 0
+    while start < context:
+        count = min(context - start, window or 1024, 1024)
+        tokens = random_tokens(count, head_dim)
+        for layer in range(layers):
+            spec = cache.update_and_fetch(layer, range(start, start + count), tokens, tokens)
+            mx.eval(spec.keys, spec.values)
+            del spec
+        start += count
+    return cache
+
+
+class Step:
+    """`count` tokens at `context` through all layers of a sequence cache, as a model's step does it.
+
+    Each layer reads the position tensor (`host_positions`), stores and fetches; one evaluation at the end waits
+    for all keys and values, and with them for the pools that they are slices of. No spec outlives the call: a
+    slice that is alive would make MLX copy the pool.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        context: int,
+        count: int = 1,
+        head_dim: int = HEAD_DIM,
+        layers: int = LAYERS,
+        window: int | None = None,
+    ) -> None:
+        slots = context + count + 64 if window is None else 2 * window
+        need_memory(kv_bytes(slots + 4 * count, head_dim, layers))
+        self.host_positions = require("host_positions")
+        self.cache = ours(context, head_dim, layers, window, slack=count + 64)
+        self.context = context
+        self.layers = layers
+        self.keys = [random_tokens(count, head_dim, seed) for seed in range(layers)]
+        self.values = [random_tokens(count, head_dim, seed + layers) for seed in range(layers)]
+        self.position = position_tensor(context, count, path)
+        for _ in range(3):
+            self()
+            self.rewind()
+
+    def rewind(self) -> None:
+        """Back to `context`, so that every sample measures the same step."""
+        self.cache.rewind(self.context)
+
+    def __call__(self) -> None:
+        """One step, evaluated."""
+        update, positions, position = self.cache.update_and_fetch, self.host_positions, self.position
+        outputs = []
+        for layer in range(self.layers):
+            spec = update(layer, positions(position), self.keys[layer], self.values[layer])
+            outputs.append(spec.keys)
+            outputs.append(spec.values)
+        synchronise(outputs)
