@@ -58,7 +58,9 @@ def __getattr__(name: str) -> object:
     home = _HOME.get(name)
     if home is None:
         raise AttributeError(f"module 'mlxcache' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"mlxcache.{home}"), name)
+    found = getattr(importlib.import_module(f"mlxcache.{home}"), name)
+    globals()[name] = found  # the next use finds it without this function
+    return found
 
 
 def __dir__() -> list[str]:
