@@ -11,7 +11,9 @@ import sys
 from collections.abc import Sequence
 
 # name -> one line of help; the code is mlxcache.commands.<name>
-COMMANDS: dict[str, str] = {}
+COMMANDS: dict[str, str] = {
+    "machine": "Name this machine by its hardware, and show the state it is in",
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

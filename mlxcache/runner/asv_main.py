@@ -1,0 +1,95 @@
+"""asv, kept from losing what it has finished: `python -m mlxcache.runner.asv_main run ...`.
+
+asv writes a round's results when the round is over, and writes files in place: an interrupted run loses a round,
+and a killed one can leave half a file. Here every finished benchmark is saved at once and every file is replaced
+whole. A termination signal ends the run as Ctrl-C does.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+DEVICE_VARIABLE = "MLXCACHE_DEVICE"
+# How `mlxcache bench` tells this process what to change in the configuration: {"device": ..., "requirements": ...}
+CHANGES_VARIABLE = "MLXCACHE_ASV_CHANGES"
+
+
+def main() -> None:
+    """Run asv's own command line with the changes above; exits as asv does."""
+    import asv.commands
+    import asv.commands.run
+    import asv.config
+    import asv.main
+    import asv.results
+    import asv.util
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    changes = json.loads(os.environ.pop(CHANGES_VARIABLE, "{}"))
+    load = asv.config.Config.load.__func__
+
+    def load_changed(cls: type, path: str | None = None) -> Any:
+        config = load(cls, path)
+        apply_changes(config, changes)
+        if not {"--dry-run", "-n"} & set(sys.argv):
+            _save_each_result(asv.results.Results, config.results_dir)
+        return config
+
+    asv.config.Config.load = classmethod(load_changed)
+    asv.util.write_json = replacing(asv.util.write_json)
+    try:
+        asv.main.main()
+    except KeyboardInterrupt:
+        print("asv: interrupted; the benchmarks that had finished are saved", file=sys.stderr)
+        sys.exit(130)
+
+
+def apply_changes(config: Any, changes: dict[str, Any]) -> None:
+    """Put the device and the requirements of `changes` into an asv configuration's matrix."""
+    matrix = config.matrix
+    if changes.get("device"):
+        matrix.setdefault("env_nobuild", {})[DEVICE_VARIABLE] = [changes["device"]]
+    for name, versions in changes.get("requirements", {}).items():
+        if versions is None:
+            matrix["req"].pop(name, None)
+        else:
+            matrix["req"][name] = versions
+
+
+def replacing(write_json: Any) -> Any:
+    """asv's `write_json`, writing beside the file and moving it into place."""
+
+    @functools.wraps(write_json)
+    def write(path: str, *args: Any, **kwargs: Any) -> None:
+        beside = Path(f"{path}.{os.getpid()}.tmp")
+        try:
+            write_json(str(beside), *args, **kwargs)
+            beside.replace(path)
+        finally:
+            beside.unlink(missing_ok=True)
+
+    return write
+
+
+def _save_each_result(results: Any, folder: str) -> None:
+    if getattr(results.add_result, "saves", False):
+        return
+    add_result = results.add_result
+
+    @functools.wraps(add_result)
+    def add_and_save(self: Any, *args: Any, **kwargs: Any) -> None:
+        add_result(self, *args, **kwargs)
+        if self.commit_hash:  # an unnamed set, as of an existing environment, has no file
+            self.save(folder)
+
+    add_and_save.saves = True  # type: ignore[attr-defined]
+    results.add_result = add_and_save
+
+
+if __name__ == "__main__":
+    main()

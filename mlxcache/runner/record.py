@@ -1,0 +1,41 @@
+"""The state of the machine, kept beside the results that were taken in it.
+
+One JSON object a line in `results/<machine>/runs.jsonl`: asv reads only `.json` files there, and lines can be
+appended, and merged, without rewriting what is there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from mlxcache.runner.facts import Machine, State
+
+RUNS = "runs.jsonl"
+
+
+def run_record(
+    machine: Machine, before: State, after: State, arguments: list[str], status: int, files: list[str]
+) -> dict[str, Any]:
+    """What one run leaves on record: when, on what, in which state, how it was called, what it wrote."""
+    return {
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": machine.as_dict(),
+        "before": asdict(before),
+        "after": asdict(after),
+        "asv": arguments,
+        "status": status,
+        "files": files,
+    }
+
+
+def append_record(folder: Path, record: dict[str, Any]) -> None:
+    """Add a line to the folder's runs; one write of a whole line, so that two runs at once both keep theirs."""
+    folder.mkdir(parents=True, exist_ok=True)
+    line = json.dumps(record, sort_keys=True) + "\n"
+    with os.fdopen(os.open(folder / RUNS, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644), "w") as stream:
+        stream.write(line)
