@@ -1,0 +1,187 @@
+"""Keeps parsed result files on disk, so that a tree is parsed once and each new file alone after that.
+
+An entry is keyed by the file's content and by the source of the parser, and carries a checksum: what does
+not fit is parsed again. So the cache is never wrong, and its folder may be deleted at any time, even in use.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import struct
+import tempfile
+import time
+import zlib
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from mlxcache.history import asv_columns, asv_json, asv_results
+from mlxcache.history.asv_columns import Head, ParsedFile, Spread
+from mlxcache.history.asv_json import Fault
+from mlxcache.history.asv_results import parse_results
+
+# Parsing a smaller file takes no longer than looking its entry up.
+_WORTHWHILE_BYTES: Final = 32 * 1024
+_FORGOTTEN_S: Final = 30 * 24 * 3600
+_PREFIX: Final = struct.Struct("<4sII")  # magic, CRC-32 of what follows, length of the JSON part
+_MAGIC: Final = b"mxh1"
+
+
+def default_folder() -> Path:
+    """`$MLXCACHE_CACHE_DIR`, else `mlxcache` in `$XDG_CACHE_HOME`, else in `~/.cache`."""
+    own = os.environ.get("MLXCACHE_CACHE_DIR")
+    if own:
+        return Path(own)
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "mlxcache"
+
+
+class ParseCache:
+    """The entries of one folder of result files; with no `folder` it only parses."""
+
+    def __init__(self, folder: Path | None, source: Path, *, spread: bool) -> None:
+        self._spread = spread
+        self._used: set[str] = set()
+        self._folder: Path | None = None
+        if folder is not None:
+            name = hashlib.sha256(os.fsencode(os.path.realpath(source))).hexdigest()[:20]
+            self._folder = folder / "parsed" / name
+
+    def parse(self, data: bytes, filename: str) -> ParsedFile:
+        """The parsed file, from its entry where there is one."""
+        if self._folder is None or len(data) < _WORTHWHILE_BYTES:
+            return parse_results(data, filename, spread=self._spread)
+        key = _key(data, filename)
+        self._used.add(key)
+        path = self._folder / (key + (".spread" if self._spread else ".values"))
+        try:
+            parsed = _unpack(path.read_bytes(), spread=self._spread)
+        except (OSError, ValueError, KeyError, TypeError, struct.error):
+            parsed = parse_results(data, filename, spread=self._spread)
+            _store(path, _pack(parsed))
+        return parsed
+
+    def prune(self) -> None:
+        """Remove entries of content that this folder no longer has, and folders not used for a month."""
+        if self._folder is None:
+            return
+        with contextlib.suppress(OSError):
+            for entry in os.scandir(self._folder):
+                if entry.name.partition(".")[0] not in self._used:
+                    with contextlib.suppress(OSError):
+                        os.unlink(entry.path)  # noqa: PTH108
+            os.utime(self._folder)
+        with contextlib.suppress(OSError):
+            horizon = time.time() - _FORGOTTEN_S
+            for entry in os.scandir(self._folder.parent):
+                if entry.stat().st_mtime < horizon:
+                    shutil.rmtree(entry.path, ignore_errors=True)
+
+
+@cache
+def _parser_digest() -> bytes:
+    digest = hashlib.sha256()
+    for module in (asv_json, asv_columns, asv_results):
+        digest.update(Path(str(module.__file__)).read_bytes())
+    digest.update(Path(__file__).read_bytes())
+    return digest.digest()
+
+
+def _key(data: bytes, filename: str) -> str:
+    digest = hashlib.sha256(_parser_digest())
+    digest.update(os.fsencode(filename) + b"\0")
+    digest.update(data)
+    return digest.hexdigest()[:40]
+
+
+def _store(path: Path, payload: bytes) -> None:
+    """Write an entry. A full disk or a read-only folder costs speed only, so nothing is said."""
+    # No fsync: an entry that a crash cut short fails its checksum and is parsed again.
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(dir=path.parent, suffix=".part")
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(payload)
+            os.replace(name, path)  # noqa: PTH105
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(name)  # noqa: PTH108
+            raise
+
+
+def _pack(parsed: ParsedFile) -> bytes:
+    spread = parsed.spread
+    arrays = [
+        parsed.values.astype("<f8", copy=False),
+        parsed.ci_low.astype("<f8", copy=False),
+        parsed.ci_high.astype("<f8", copy=False),
+        parsed.row_started_ms.astype("<f8", copy=False),
+        parsed.row_duration_s.astype("<f8", copy=False),
+    ]
+    if spread is not None:
+        arrays += [
+            spread.q_25.astype("<f8", copy=False),
+            spread.q_75.astype("<f8", copy=False),
+            spread.samples.astype("<f8", copy=False),
+        ]
+    parts = [array.tobytes() for array in arrays]
+    if spread is not None:
+        parts.append(spread.offsets.astype("<i8", copy=False).tobytes())
+    parts.append(parsed.n_samples.astype("<i4", copy=False).tobytes())
+    parts.append(parsed.status.tobytes())
+    about = {
+        "head": asdict(parsed.head),
+        "faults": [[fault.row, fault.reason, fault.n_values] for fault in parsed.faults],
+        "n": len(parsed.values),
+        "rows": len(parsed.row_started_ms),
+        "samples": len(spread.samples) if spread is not None else -1,
+    }
+    text = json.dumps(about, separators=(",", ":")).encode()
+    body = b"".join([text, *parts, parsed.layout])
+    return _PREFIX.pack(_MAGIC, zlib.crc32(body), len(text)) + body
+
+
+def _unpack(payload: bytes, *, spread: bool) -> ParsedFile:
+    """The reverse of `_pack`; ValueError and the like for anything else."""
+    magic, checksum, text_length = _PREFIX.unpack_from(payload)
+    body = memoryview(payload)[_PREFIX.size :]
+    if magic != _MAGIC or zlib.crc32(body) != checksum:
+        raise ValueError("damaged")
+    about = json.loads(bytes(body[:text_length]))
+    n, rows, n_samples = about["n"], about["rows"], about["samples"]
+    position = text_length
+
+    def take(kind: str, count: int) -> np.ndarray[tuple[int], np.dtype[np.generic]]:
+        nonlocal position
+        array = np.frombuffer(body, kind, count, position)
+        position += array.nbytes
+        return array
+
+    floats = [take("<f8", count) for count in (n, n, n, rows, rows)]
+    extra = None
+    if spread:
+        quartiles = [take("<f8", n), take("<f8", n)]
+        extra = Spread(quartiles[0], quartiles[1], take("<f8", n_samples), take("<i8", n + 1))  # type: ignore[arg-type]
+    counts = take("<i4", n)
+    status = take("i1", n)
+    return ParsedFile(
+        head=Head(**about["head"]),
+        layout=bytes(body[position:]),
+        values=floats[0],  # type: ignore[arg-type]
+        status=status,  # type: ignore[arg-type]
+        ci_low=floats[1],  # type: ignore[arg-type]
+        ci_high=floats[2],  # type: ignore[arg-type]
+        n_samples=counts,  # type: ignore[arg-type]
+        row_started_ms=floats[3],  # type: ignore[arg-type]
+        row_duration_s=floats[4],  # type: ignore[arg-type]
+        faults=[Fault(*fault) for fault in about["faults"]],
+        spread=extra,
+    )
