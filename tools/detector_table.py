@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import itertools
 import json
 import math
-import os
 import statistics
 import tempfile
 import time
@@ -26,9 +26,9 @@ from mlxcache.history.control import divide
 from mlxcache.history.detectors import AsvDetector, PeltDetector, ThresholdDetector
 from mlxcache.history.labelled import STEP_SIZES, LabelledSeries, Split, Step
 from mlxcache.history.noise import FloatArray, short_term_sigma
-from mlxcache.history.rerun import Outcome, confirm, narrow, search_range
+from mlxcache.history.rerun import Outcome, Rerun, confirm, narrow, search_range
 from mlxcache.history.scoring import HIT_WITHIN, Detection, Score, add_scores, score_series
-from mlxcache.history.segments import Change, Method, find_changes, for_rerun, log_values
+from mlxcache.history.segments import Change, find_changes, for_rerun, log_values
 from mlxcache.history.significance import RankTest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -125,7 +125,7 @@ class Rerunner:
                 found.append(Detection(place, rerun.result.change))
         return found
 
-    def _measure_again(self, series: LabelledSeries, change: Change, x: FloatArray):  # type: ignore[no-untyped-def]
+    def _measure_again(self, series: LabelledSeries, change: Change, x: FloatArray) -> tuple[Rerun, int]:
         calls = 0
 
         def measure(before: int, after: int) -> tuple[FloatArray, FloatArray]:
@@ -193,7 +193,7 @@ def calibration(split: Split, repeats: int) -> list[dict[str, float]]:
     edges = [0.1, 0.3, 0.5, 0.7, 0.9, 1.0001]
     p, hit = np.array(stated), np.array(right)
     rows = []
-    for low, high in zip(edges, edges[1:], strict=False):
+    for low, high in itertools.pairwise(edges):
         inside = (p >= low) & (p < high)
         if inside.any():
             rows.append(
@@ -310,7 +310,8 @@ def markdown_row(name: str, row: dict[str, object]) -> str:
     )
     bold = "**" if name.startswith("mlxcache") else ""
     return (
-        f"| {bold}{name}{bold} | {row['precision']:.3f} | {row['recall']:.3f} | {bold}{row['f1']:.3f}{bold} | "
+        f"| {bold}{name}{bold} | {row['precision']:.3f} | {row['recall']:.3f} "
+        f"| {bold}{row['f1']:.3f}{bold} | "
         f"{' / '.join(f'{value:.2f}' for value in sizes.values())} | {row['false_per_1000']:.2f} | {seen} |"
     )
 
@@ -332,8 +333,9 @@ def replace_tables(page: str, numbers: dict[str, object]) -> str:
         "|---|---|---|---|---|---|---|",
         *(markdown_row(name, row) for name, row in rows.items()),
         "",
-        f"A rerun is {rerun['pairs_a_batch']} ABBA pairs a batch. It took {rerun['comparisons_a_candidate']} batches a "
-        f"candidate to decide, {rerun['comparisons_a_candidate_narrowed']} with narrowing down to one commit.",
+        f"A rerun is {rerun['pairs_a_batch']} ABBA pairs a batch. "
+        f"It took {rerun['comparisons_a_candidate']} batches a candidate to decide, "
+        f"{rerun['comparisons_a_candidate_narrowed']} with narrowing down to one commit.",
         "",
         "| condition | detector | precision | recall | F1 |",
         "|---|---|---|---|---|",
@@ -358,7 +360,7 @@ def write_atomically(path: Path, text: str) -> None:
     """Either the old file or the new one, never half of it."""
     with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as handle:
         handle.write(text)
-    os.replace(handle.name, path)
+    Path(handle.name).replace(path)
 
 
 def main() -> None:

@@ -1,9 +1,9 @@
 """How sure a proposed change is: evidence in, probability out.
 
-The probability is calibrated: among changes reported with confidence 0.8 about 80 % are within two commits of a true
-one on the labelled series of `mlxcache.history.labelled`. It is a logistic regression on six numbers, fitted by
-`python tools/tune_detector.py` on the tuning split; docs/detector.md has its calibration on the held-out split. On
-noise unlike all eight models it is a score, no longer a probability.
+The probability is calibrated: among changes reported with confidence 0.8 about 80 % are within two commits of
+a true one on the labelled series of `mlxcache.history.labelled`. It is a logistic regression on six numbers,
+fitted by `python tools/tune_detector.py` on the tuning split; docs/detector.md has its calibration on the
+held-out split. On noise unlike all eight models it is a score, no longer a probability.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def confidence(evidence: Evidence, weights: tuple[float, ...] = WEIGHTS) -> floa
 
 
 def step_with_slope(y: FloatArray, split: int) -> tuple[float, float]:
-    """Size of the step at `split` when both sides share one slope, and the factor that turns sigma into its error.
+    """Size of the step at `split` when both sides share one slope, and its error in sigmas.
 
     Least squares for level + slope * position + step; with equal spacing the inverse needs no matrix library.
     """

@@ -1,8 +1,8 @@
 """What a control benchmark knows: how fast the machine was when a value was taken.
 
-A control is a benchmark of code that never changes. Where the machine moves (a pool of runners, a new kernel, a
-neighbour), it moves the control too, and dividing takes that out. Where the control's own noise is larger than what
-it removes, dividing would only add it: so both are looked at.
+A control is a benchmark of code that never changes. Where the machine moves (a pool of runners, a new kernel,
+a neighbour), it moves the control too, and dividing takes that out. Where the control's own noise is larger
+than what it removes, dividing would only add it: so both are looked at.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ _MOVED = 0.001
 
 @dataclass(frozen=True)
 class Divided:
-    """Log values to be judged; `used` says whether they are the divided ones. `control` is aligned, NaN where absent."""
+    """Log values to be judged.
+
+    `used` says whether they are the divided ones. `control` is aligned, NaN where absent.
+    """
 
     x: FloatArray
     used: bool
@@ -39,7 +42,8 @@ def is_control(benchmark: str) -> bool:
 def divide(x: FloatArray, control: FloatArray) -> Divided:
     """`x` less `control` (log values of the same commits) where that makes neighbouring commits agree better.
 
-    Commits without a control keep the median of the others, and with fewer than 80 % covered `x` stays as it is.
+    Commits without a control keep the median of the others, and with fewer than 80 % covered `x` stays as it
+    is.
     """
     known = np.isfinite(control)
     if len(x) < 4 or known.mean() < _MIN_SHARE:

@@ -1,11 +1,13 @@
 """Where a series may have changed: detectors that can be swapped for one another.
 
-A detector gets logarithms of values in commit order and answers with the first index of every new level. It only
+A detector gets logarithms of values in commit order and answers with the first index of every new level. It
+only
 proposes: `mlxcache.history.change_points` weighs each proposal and drops the weak ones.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from typing import Protocol
@@ -34,9 +36,10 @@ class Detector(Protocol):
 class PeltDetector:
     """Penalised least squares on clipped values (PELT; Killick, Fearnhead and Eckley, JASA 2012).
 
-    A new level has to lower the squared error by `penalty` * sigma**2 * log(n). Sigma is taken from neighbouring
-    differences first, then from the residuals of a first pass, because two-mode noise fools the differences; the
-    residuals' autocorrelation raises the penalty, because slow wandering looks like many small steps.
+    A new level has to lower the squared error by `penalty` * sigma**2 * log(n). Sigma is taken from
+    neighbouring differences first, then from the residuals of a first pass, because two-mode noise fools the
+    differences; the residuals' autocorrelation raises the penalty, because slow wandering looks like many
+    small steps.
     """
 
     min_size: int = 3
@@ -59,8 +62,8 @@ class PeltDetector:
         return self._segment(clipped / sigma, self.penalty * factor * math.log(n))
 
     def _segment(self, scaled: FloatArray, penalty: float) -> list[int]:
-        # The linear kernel's cost is the squared error, and this class runs PELT in C: 0.5 ms where ruptures.Pelt
-        # takes 700 ms for 500 points.
+        # The linear kernel's cost is the squared error, and this class runs PELT in C: 0.5 ms where
+        # ruptures.Pelt takes 700 ms for 500 points.
         search = ruptures.KernelCPD(kernel="linear", min_size=self.min_size)
         centred = (scaled - scaled.mean()).reshape(-1, 1)
         return [int(end) for end in search.fit(centred).predict(pen=penalty)[:-1]]
@@ -68,10 +71,10 @@ class PeltDetector:
 
 @dataclass(frozen=True)
 class AsvDetector:
-    """asv's own step detector (an L1 Potts model with automatic penalty), as a second opinion; about 40 ms for 500 points.
+    """asv's own step detector (an L1 Potts model), as a second opinion; 40 ms for 500 points.
 
-    Only steps of at least `min_change` (relative) between levels that last `min_size` commits or more are proposed.
-    asv promises no API for `asv.step_detect`; it has had this one since 2015.
+    Only steps of at least `min_change` (relative) between levels that last `min_size` commits or more are
+    proposed. asv promises no API for `asv.step_detect`; it has had this one since 2015.
     """
 
     min_change: float = 0.025
@@ -83,7 +86,7 @@ class AsvDetector:
 
         steps = detect_steps([float(value) for value in np.exp(x)])
         found = []
-        for before, after in zip(steps, steps[1:], strict=False):
+        for before, after in itertools.pairwise(steps):
             long_enough = min(before[1] - before[0], after[1] - after[0]) >= self.min_size
             if long_enough and abs(after[2] / before[2] - 1.0) >= self.min_change:
                 found.append(int(after[0]))
@@ -92,7 +95,10 @@ class AsvDetector:
 
 @dataclass(frozen=True)
 class ThresholdDetector:
-    """The plain rule of many CI jobs: a value is `threshold` off the median of the `window` values before it."""
+    """The plain rule of many CI jobs.
+
+    A value is `threshold` off the median of the `window` values before it.
+    """
 
     threshold: float = 0.10
     window: int = 5

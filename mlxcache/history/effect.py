@@ -13,7 +13,10 @@ from mlxcache.history.noise import FloatArray
 
 @dataclass(frozen=True)
 class Effect:
-    """A difference of logarithms with its 95 % interval; `relative` turns each into a share (0.05: 5 % more)."""
+    """A difference of logarithms with its 95 % interval.
+
+    `relative` turns each into a share (0.05: 5 % more).
+    """
 
     shift: float
     low: float
@@ -28,15 +31,18 @@ class EffectSize(Protocol):
     """Anything that measures the shift between two groups of log values."""
 
     def measure(self, before: FloatArray, after: FloatArray, inflate: float) -> Effect:
-        """The shift from `before` to `after`; `inflate` is the variance factor that autocorrelation asks for."""
+        """The shift from `before` to `after`.
+
+        `inflate` is the variance factor that autocorrelation asks for.
+        """
 
 
 @dataclass(frozen=True)
 class ShiftOfPairs:
     """Median of all pairwise differences, with the interval that inverts the rank test.
 
-    Hodges and Lehmann (1963) for the estimate, Moses (1965) for the interval: both hold for skewed values and for
-    values in two modes, where a difference of medians jumps.
+    Hodges and Lehmann (1963) for the estimate, Moses (1965) for the interval: both hold for skewed values and
+    for values in two modes, where a difference of medians jumps.
     """
 
     z: float = 1.96

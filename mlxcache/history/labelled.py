@@ -1,12 +1,12 @@
 """Series whose changes are known, so that a detector can be measured instead of believed.
 
-Every series is drawn from one of eight noise models seen on shared machines, with steps of known place and size
-(or none). A series also knows how to draw *more* of its noise, so that a rerun of two commits can be simulated
-without looking at the answer.
+Every series is drawn from one of eight noise models seen on shared machines, with steps of known place and
+size (or none). A series also knows how to draw *more* of its noise, so that a rerun of two commits can be
+simulated without looking at the answer.
 
-Two splits exist, and they differ in the seed of every single draw. Constants, thresholds and the calibration of the
-confidence are chosen on `Split.TUNE`; the numbers in docs/detector.md come from `Split.HELD_OUT`, which no tuning
-tool may read (`tools/tune_detector.py` refuses it).
+Two splits exist, and they differ in the seed of every single draw. Constants, thresholds and the calibration
+of the confidence are chosen on `Split.TUNE`; the numbers in docs/detector.md come from `Split.HELD_OUT`,
+which no tuning tool may read (`tools/tune_detector.py` refuses it).
 """
 
 from __future__ import annotations
@@ -91,7 +91,10 @@ _SHARED_BY_ROUNDS = frozenset({"drift", "autocorrelated"})
 
 @dataclass(frozen=True)
 class Step:
-    """A true change: `index` is the first commit with the new level, `size` the relative change (0.05: +5 %)."""
+    """A true change.
+
+    `index` is the first commit with the new level, `size` the relative change (0.05: +5 %).
+    """
 
     index: int
     size: float
@@ -101,8 +104,8 @@ class Step:
 class LabelledSeries:
     """One benchmark's history with the answer attached.
 
-    `values` are seconds, one a commit (the median of `rounds` runs); `control` are the seconds of a control benchmark
-    that ran beside each of them, or None. `size` is the design's step size (0 for a quiet series).
+    `values` are seconds, one a commit (the median of `rounds` runs); `control` are the seconds of a control
+    benchmark that ran beside each of them, or None. `size` is the design's step size (0 for a quiet series).
     """
 
     values: FloatArray
@@ -119,8 +122,8 @@ class LabelledSeries:
     def rerun(self, before: int, after: int, pairs: int) -> tuple[FloatArray, FloatArray]:
         """Measure commits `before` and `after` again, interleaved ABBA: two arrays of `pairs` seconds.
 
-        All 2 * `pairs` runs come out of one draw of the series' own noise model in the order in which they would
-        have run, so slow components hit both commits as they would on the machine.
+        All 2 * `pairs` runs come out of one draw of the series' own noise model in the order in which they
+        would have run, so slow components hit both commits as they would on the machine.
         """
         rng = np.random.default_rng([*self.seed, 1_000_003, before, after])
         noise = NOISE_MODELS[self.noise](rng, 2 * pairs)
@@ -143,8 +146,8 @@ def draw_series(
 ) -> LabelledSeries:
     """Draw one series of `n` commits.
 
-    `pool` lists relative speeds of a pool of runners, one of which each commit meets; the control benchmark then
-    sees the same runner with 1 % noise of its own.
+    `pool` lists relative speeds of a pool of runners, one of which each commit meets; the control benchmark
+    then sees the same runner with 1 % noise of its own.
     """
     rng = np.random.default_rng(list(seed))
     level = np.full(n, 10.0 ** rng.uniform(-6, 0))
@@ -227,7 +230,7 @@ def several(split: Split, *, repeats: int = 3) -> Iterator[LabelledSeries]:
 
 
 def pool_of_runners(split: Split, *, repeats: int = 2) -> Iterator[LabelledSeries]:
-    """One step on a pool of three runner speeds (1, 1.25 and 1.6), with a control benchmark beside every value."""
+    """One slowdown on a pool of runners (speeds 1, 1.25 and 1.6), with a control beside every value."""
     for a, noise in enumerate(NOISE_MODELS):
         for b, size in enumerate(STEP_SIZES):
             for c, n in enumerate(LENGTHS):

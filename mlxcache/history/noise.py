@@ -5,6 +5,8 @@ All functions take logarithms of values in commit order; 0.03 is then close to "
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -30,8 +32,8 @@ def running_median(x: FloatArray, width: int = 7) -> FloatArray:
 def short_term_sigma(x: FloatArray) -> float:
     """Standard deviation of one value, from the differences between neighbours.
 
-    A step touches one difference of n - 1, so the median absolute difference does not see it. Autocorrelation makes
-    this too small, which `autocorrelation` makes up for.
+    A step touches one difference of n - 1, so the median absolute difference does not see it. Autocorrelation
+    makes this too small, which `autocorrelation` makes up for.
     """
     if len(x) < 2:
         return FLOOR
@@ -39,7 +41,7 @@ def short_term_sigma(x: FloatArray) -> float:
     spread = float(np.median(np.abs(difference)))
     if spread <= FLOOR:  # half of the values repeat: fall back on the mean
         spread = float(np.mean(np.abs(difference))) * 0.845
-    return max(_MAD_TO_SIGMA * spread / np.sqrt(2.0), FLOOR)
+    return max(_MAD_TO_SIGMA * spread / math.sqrt(2.0), FLOOR)
 
 
 def clip_outliers(x: FloatArray, sigma: float, limit: float = 3.0) -> FloatArray:
@@ -53,13 +55,13 @@ def residuals(x: FloatArray, boundaries: Sequence[int]) -> FloatArray:
     """`x` less the mean of its segment; `boundaries` are the first indices of all segments but the first."""
     edges = [0, *boundaries, len(x)]
     out = np.empty(len(x))
-    for start, stop in zip(edges, edges[1:], strict=False):
+    for start, stop in itertools.pairwise(edges):
         out[start:stop] = x[start:stop] - x[start:stop].mean()
     return out
 
 
 def autocorrelation(rest: FloatArray) -> float:
-    """Correlation of neighbouring residuals `rest`, shrunk towards 0 for short series and kept within [0, 0.9]."""
+    """Correlation of neighbouring residuals `rest`, shrunk for short series, within [0, 0.9]."""
     n = len(rest)
     energy = float(rest @ rest)
     if n < 4 or energy <= 0:

@@ -1,11 +1,11 @@
 """Statistics of two commits that were measured in turn: base, head, head, base, ...
 
-What slows the machine for a minute slows both runs of a pair, so the *ratios* of pairs are quiet where the values
-are not. The estimate is the 20 % trimmed mean of the log ratios (one wild process in ten does no harm); its interval
-comes from a bootstrap over pairs, its p-value from Yuen's t (Biometrika 61, 1974).
+What slows the machine for a minute slows both runs of a pair, so the *ratios* of pairs are quiet where the
+values are not. The estimate is the 20 % trimmed mean of the log ratios (one wild process in ten does no
+harm); its interval comes from a bootstrap over pairs, its p-value from Yuen's t (Biometrika 61, 1974).
 
-    >>> paired_change(np.array([1.0, 1.1, 1.0, 1.2]), np.array([1.1, 1.2, 1.1, 1.3])).change   # doctest: +SKIP
-    0.095
+    >>> paired_change(np.array([1.0, 1.1, 1.0, 1.2]), np.array([1.1, 1.2, 1.1, 1.3])).change   # doctest:
+    +SKIP 0.095
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _SEED = 20_240_229
 
 @dataclass(frozen=True)
 class PairedChange:
-    """Head against base as relative changes of the value (0.05: head is 5 % larger), with the interval at `level`.
+    """Head against base as relative changes of the value (0.05: head is 5 % larger).
 
-    p_value is two-sided. `error` is the standard error of the log ratio. `control` says whether the ratios were
-    divided by the control's.
+    p_value is two-sided. `error` is the standard error of the log ratio. `control` says whether the ratios
+    were divided by the control's.
     """
 
     change: float
@@ -62,7 +62,7 @@ def _standard_error(values: FloatArray) -> tuple[float, int]:
 def bootstrap_interval(
     values: FloatArray, *, level: float = 0.95, draws: int = _DRAWS, seed: int = _SEED
 ) -> tuple[float, float]:
-    """Percentile bootstrap of the trimmed mean over `draws` resamples, widened as Student's t asks for few pairs.
+    """Percentile bootstrap of the trimmed mean, widened as Student's t asks for few pairs.
 
     Without the widening ten pairs would cover 90 % instead of 95 %.
     """
@@ -84,9 +84,10 @@ def log_ratios(
     control_base: FloatArray | None = None,
     control_head: FloatArray | None = None,
 ) -> tuple[FloatArray, bool]:
-    """Log ratio of each pair, divided by the control's where that makes the pairs agree better; and whether it did.
+    """Log ratios of the pairs, and whether they were divided by the control's: where that quiets them.
 
-    Raises ValueError for arrays of unequal length, fewer than MIN_PAIRS pairs or a value that is not above zero.
+    Raises ValueError for arrays of unequal length, fewer than MIN_PAIRS pairs or a value that is not above
+    zero.
     """
     for name, array in (("base", base), ("head", head)):
         if not bool((array > 0).all()):
@@ -112,7 +113,7 @@ def paired_change(
     *,
     level: float = 0.95,
 ) -> PairedChange:
-    """How much head differs from base; arrays hold one value a round, in the unit of the benchmark, pair by pair.
+    """How much head differs from base; arrays hold one value a round, in the unit of the benchmark.
 
     Raises ValueError as `log_ratios` does.
     """

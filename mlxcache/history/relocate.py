@@ -1,7 +1,8 @@
 """Moves a boundary by a few commits to where the values themselves put it.
 
-Least squares places a step well for bell-shaped noise only. Here the residuals of both sides give a density of their
-own, and each value near the boundary votes with its likelihood on either side; two-mode noise gains most.
+Least squares places a step well for bell-shaped noise only. Here the residuals of both sides give a density
+of their own, and each value near the boundary votes with its likelihood on either side; two-mode noise gains
+most.
 """
 
 from __future__ import annotations

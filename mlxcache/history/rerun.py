@@ -1,7 +1,7 @@
 """Measures a candidate again and says what became of it; the measuring itself is handed in.
 
-Two commits are measured in turn, one safely before the candidate and one safely after it, until the answer is clear
-or the budget is spent. `narrow` then halves the range of commits until one commit is left.
+Two commits are measured in turn, one safely before the candidate and one safely after it, until the answer is
+clear or the budget is spent. `narrow` then halves the range of commits until one commit is left.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ class Outcome(enum.Enum):
 
 @dataclass(frozen=True)
 class Rerun:
-    """The outcome, the range (`before`, `after`) that holds the change, and what it cost in paired comparisons."""
+    """What a rerun found.
+
+    `before` and `after` are the positions that hold the change, `comparisons` counts batches of pairs.
+    """
 
     outcome: Outcome
     before: int
@@ -47,7 +50,8 @@ class Rerun:
 def search_range(change: Change, sigma: float, commits: int) -> tuple[int, int]:
     """Two positions between which the change lies almost surely.
 
-    A step of s sigmas is placed with an error of the order of 1 / s**2 commits (Hinkley, Biometrika 57, 1970).
+    A step of s sigmas is placed with an error of the order of 1 / s**2 commits (Hinkley, Biometrika 57,
+    1970).
     """
     steps = abs(change.effect.shift) / max(sigma, 1e-9)
     reach = min(max(math.ceil(2.0 / steps**2) + 1, 2), 12)
@@ -75,31 +79,30 @@ class _Pairs:
 def confirm(
     measure: Measure, before: int, after: int, shift: float, *, min_change: float = MIN_CHANGE
 ) -> Rerun:
-    """Measure positions `before` and `after` in turn, up to three batches, for a change with the sign of `shift`.
+    """Measure positions `before` and `after` in turn, in up to three batches.
 
-    Confirmed: significant with that sign, and at least `min_change` large. Refuted: surely smaller than `min_change`,
-    or surely of the other sign.
+    Confirmed: significant with that sign, and at least `min_change` large. Refuted: surely smaller than
+    `min_change`, or surely of the other sign.
     """
     pairs = _Pairs(measure, before, after)
     sign = 1.0 if shift >= 0 else -1.0
-    outcome = Outcome.UNDECIDED
-    for batch in range(1, _BATCHES + 1):
+    outcome, cost = Outcome.UNDECIDED, 0
+    while outcome is Outcome.UNDECIDED and cost < _BATCHES:
         result = pairs.more()
-        change, bounds = sign * result.change, sorted((sign * result.low, sign * result.high))
+        cost += 1
+        change, most = sign * result.change, max(sign * result.low, sign * result.high)
         if change >= min_change and result.p_value / 2.0 < _ALPHA:
             outcome = Outcome.CONFIRMED
-            break
-        if bounds[1] < min_change:
+        elif most < min_change:
             outcome = Outcome.REFUTED
-            break
-    return Rerun(outcome, before, after, result, batch)
+    return Rerun(outcome, before, after, result, cost)
 
 
 def narrow(measure: Measure, confirmed: Rerun) -> Rerun:
     """Halve the range of a confirmed rerun until `before` and `after` are neighbours.
 
-    Each middle commit is measured against the low end and goes to the side that it resembles; where it lies within
-    two standard errors of the border it is measured once more.
+    Each middle commit is measured against the low end and goes to the side that it resembles; where it lies
+    within two standard errors of the border it is measured once more.
     """
     if confirmed.outcome is not Outcome.CONFIRMED:
         return confirmed

@@ -22,7 +22,10 @@ class Detection:
 
 @dataclass
 class Score:
-    """Sums over series. `by_size` and `found_by_size` count true steps by the size that the series was drawn with."""
+    """Sums over series.
+
+    `by_size` and `found_by_size` count true steps by the size that the series was drawn with.
+    """
 
     hits: int = 0
     misses: int = 0
@@ -60,7 +63,10 @@ class Score:
 
 
 def score_series(series: LabelledSeries, detections: Sequence[Detection]) -> Score:
-    """One series' counts. Each step takes the nearest detection that is still free; the others are false alarms."""
+    """One series' counts.
+
+    Each step takes the nearest detection that is still free; the others are false alarms.
+    """
     free = list(detections)
     score = Score()
     for step in series.steps:

@@ -36,7 +36,7 @@ _NORMAL = NormalDist()
 
 @dataclass(frozen=True)
 class Method:
-    """How changes are found: what proposes them, what tests them and what is too small or too unsure to report.
+    """How changes are found: what proposes them, tests them, and what is too small or unsure.
 
     min_change: smallest relative change worth a line (0.025: 2.5 %).
     min_confidence: proposals below it are dropped; 0.5 is where F1 peaks on the tuning split.
@@ -62,7 +62,10 @@ def for_rerun() -> Method:
 
 @dataclass(frozen=True)
 class Change:
-    """One change: `index` is the first value on the new level, `start` and `stop` bound the two levels beside it."""
+    """One change.
+
+    `index` is the first value on the new level, `start` and `stop` bound the two levels beside it.
+    """
 
     start: int
     index: int
@@ -86,7 +89,8 @@ class _Series:
 def log_values(values: FloatArray) -> tuple[FloatArray, bool]:
     """Logarithms, and True; where a value is 0 or negative, shares of the median magnitude and False.
 
-    Differences of either are read as relative changes, so a counter that starts at zero can be judged as well.
+    Differences of either are read as relative changes, so a counter that starts at zero can be judged as
+    well.
     """
     if bool((values > 0).all()):
         return np.log(values), True
@@ -129,9 +133,9 @@ def find_changes(
 ) -> list[Change]:
     """All changes in the log values `x` (see `log_values`), in order.
 
-    The weakest proposal is dropped and its two levels joined until all that are left are large and sure enough, so a
-    real step is judged against everything on both sides of it. `dropped` is told of each proposal that went, as it
-    was judged at that moment.
+    The weakest proposal is dropped and its two levels joined until all that are left are large and sure
+    enough, so a real step is judged against everything on both sides of it. `dropped` is told of each
+    proposal that went, as it was judged at that moment.
     """
     chosen = method or Method()
     boundaries = chosen.detector.boundaries(x)
@@ -142,7 +146,7 @@ def find_changes(
         boundaries = relocate(x, boundaries, reach=chosen.reach)
     edges = [0, *boundaries, len(x)]
     smallest = math.log1p(chosen.min_change)
-    changes = [_judge(series, *edges[k - 1 : k + 2], chosen) for k in range(1, len(edges) - 1)]
+    changes = [_judge(series, edges[k - 1], edges[k], edges[k + 1], chosen) for k in range(1, len(edges) - 1)]
     while changes:
         # Too small comes before too unsure.
         ranking = [c.confidence - (2.0 if abs(c.effect.shift) < smallest else 0.0) for c in changes]

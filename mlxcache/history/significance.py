@@ -31,7 +31,10 @@ def mean_ranks(values: FloatArray) -> FloatArray:
 
 
 def rank_z(before: FloatArray, after: FloatArray) -> float:
-    """Mann and Whitney's U as a standard score; positive if `after` tends to be larger. 0 if all values are equal."""
+    """Mann and Whitney's U as a standard score.
+
+    Positive if `after` tends to be larger. 0 if all values are equal.
+    """
     n, m = len(before), len(after)
     both = np.concatenate([before, after])
     ranks = mean_ranks(both)
@@ -43,7 +46,10 @@ def rank_z(before: FloatArray, after: FloatArray) -> float:
 
 @dataclass(frozen=True)
 class RankTest:
-    """Mann-Whitney U with the normal approximation (Annals of Mathematical Statistics, 1947): outliers do no harm."""
+    """Mann-Whitney U with the normal approximation (Annals of Mathematical Statistics, 1947).
+
+    Outliers do no harm.
+    """
 
     def p_value(self, before: FloatArray, after: FloatArray) -> float:
         """See `SignificanceTest`."""
@@ -52,9 +58,10 @@ class RankTest:
 
 @dataclass(frozen=True)
 class PermutationTest:
-    """Difference of means against `draws` random relabellings: no assumption but exchangeability, and 100 times slower.
+    """Difference of means against `draws` random relabellings; assumes exchangeability alone.
 
-    With independent values it agrees with `RankTest`; the p-value is never below 1 / (draws + 1).
+    A hundred times slower. With independent values it agrees with `RankTest`; the p-value is never below
+    1 / (draws + 1).
     """
 
     draws: int = 2000
