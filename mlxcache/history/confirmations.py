@@ -59,7 +59,7 @@ def _read_line(line: str) -> Confirmation | None:
         data: Any = json.loads(line)
     except ValueError:
         return None
-    if not isinstance(data, dict) or not _FIELDS <= data.keys():
+    if not isinstance(data, dict) or not data.keys() >= _FIELDS:
         return None
     known = {name: data[name] for name in _FIELDS}
     if not all(isinstance(known[name], int | float) for name in (*_NUMBERS, "pairs")):
@@ -85,8 +85,7 @@ def read_confirmations(results: str | os.PathLike[str]) -> tuple[list[Confirmati
                 continue
             read = _read_line(line)
             if read is None:
-                problems.append(f"{path}, line {number}: not a confirmation; delete the line to be rid of
-                this")
+                problems.append(f"{path}, line {number}: not a confirmation; delete that line")
             else:
                 found.append(read)
     return sorted(found, key=lambda c: c.measured_at), problems

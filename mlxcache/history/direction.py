@@ -12,11 +12,15 @@ from typing import Literal
 
 Direction = Literal["regression", "improvement"]
 
-_RATE = re.compile(r"/\s*s(ec(onds?)?)?\b|\bper[
-_-]?s(ec(onds?)?)?\b|\b[kmgt]?i?bps\b|\bflops\b|\bhz\b|\bfps\b", re.I) _GOOD_WORDS =
-re.compile(r"\b(throughput|speed-?up|accuracy|hit[ _-]?rate|recall|score|efficiency)\b", re.I) _HIGHER =
-frozenset({"higher", "higher_is_better", "up", "maximize", "maximise", "max", "increase", "bigger"}) _LOWER =
-frozenset({"lower", "lower_is_better", "down", "minimize", "minimise", "min", "decrease", "smaller"})
+_RATE = re.compile(
+    r"/\s*s(ec(onds?)?)?\b|\bper[ _-]?s(ec(onds?)?)?\b|\b[kmgt]?i?bps\b|\bflops\b|\bhz\b|\bfps\b",
+    re.IGNORECASE,
+)
+_GOOD_WORDS = re.compile(
+    r"\b(throughput|speed-?up|accuracy|hit[ _-]?rate|recall|score|efficiency)\b", re.IGNORECASE
+)
+_HIGHER = frozenset({"higher", "higher_is_better", "up", "maximize", "maximise", "max", "increase", "bigger"})
+_LOWER = frozenset({"lower", "lower_is_better", "down", "minimize", "minimise", "min", "decrease", "smaller"})
 _WORD_KEYS = ("direction", "better", "goal", "objective")
 
 
