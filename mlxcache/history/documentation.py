@@ -13,10 +13,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 _DOCUMENTS = re.compile(
-    r"(\.(md|rst|adoc|png|jpe?g|gif|svg|pdf|bib|cff|ipynb_checkpoints)$)"
+    r"(\.(md|rst|adoc|png|jpe?g|gif|svg|pdf|bib|cff)$)"
     r"|((^|/)(docs?|documentation|\.github|\.circleci|results)/)"
     r"|((^|/)(licen[cs]e|copying|notice|authors|contributors|changelog|changes|news|readme|codeowners|citation)"
-    r"(\.[a-z]+)?$)"
+    r"(\.txt)?$)"
     r"|((^|/)\.(gitignore|gitattributes|mailmap|editorconfig|readthedocs\.ya?ml|git-blame-ignore-revs)$)",
     re.IGNORECASE,
 )
