@@ -6,9 +6,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mlxcache.history.change_points import change_points
+    from mlxcache.history.change_table import change_points
     from mlxcache.history.comparison import compare, compare_rounds
     from mlxcache.history.confirmations import read_confirmations
+    from mlxcache.history.measuring import measure
     from mlxcache.history.problems import Problem, Problems
     from mlxcache.history.segments import Method
     from mlxcache.history.table import load, series_keys
@@ -21,11 +22,12 @@ _PUBLIC: dict[str, str] = {
     "Problems": "problems",
     "Limits": "verdicts",
     "Verdict": "verdicts",
-    "change_points": "change_points",
+    "change_points": "change_table",
     "compare": "comparison",
     "compare_rounds": "comparison",
     "overall": "verdicts",
     "load": "table",
+    "measure": "measuring",
     "read_confirmations": "confirmations",
     "series_keys": "table",
 }
@@ -40,6 +42,7 @@ __all__ = [
     "compare",
     "compare_rounds",
     "load",
+    "measure",
     "overall",
     "read_confirmations",
     "series_keys",

@@ -2,7 +2,7 @@
 
 A detector gets logarithms of values in commit order and answers with the first index of every new level. It
 only
-proposes: `mlxcache.history.change_points` weighs each proposal and drops the weak ones.
+proposes: `mlxcache.history.segments` weighs each proposal and drops the weak ones.
 """
 
 from __future__ import annotations
