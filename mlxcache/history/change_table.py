@@ -1,0 +1,270 @@
+"""The history table in, its changes out: one row for each level that a series left.
+
+    df = load("results", repo=".")
+    changes = change_points(df, repo=".")
+    changes[changes.direction == "regression"]
+
+Every series is judged by itself (`mlxcache.history.segments`), divided by a control benchmark where one ran
+beside it; this module names the commits and says what became of each change.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+
+from mlxcache.history.aftermath import apply_confirmations, range_commits, without_documentation
+from mlxcache.history.confirmations import Confirmation
+from mlxcache.history.direction import direction_of, higher_is_better
+from mlxcache.history.judging import Judged, judge_all
+from mlxcache.history.segments import Change, Method
+from mlxcache.history.series_table import (
+    KEY_COLUMNS,
+    Key,
+    as_tasks,
+    control_test,
+    find_controls,
+    measured,
+    series_keys,
+)
+
+COLUMNS: Final = (
+    "series",
+    *KEY_COLUMNS,
+    "before",
+    "after",
+    "direction",
+    "magnitude",
+    "magnitude_low",
+    "magnitude_high",
+    "confidence",
+    "state",
+    "confirmed",
+    "recovered_at",
+    "value_before",
+    "value_after",
+    "n_before",
+    "n_after",
+    "segment_start",
+    "segment_end",
+    "before_index",
+    "after_index",
+    "search_before",
+    "search_after",
+    "range_commits",
+    "p_value",
+    "control",
+    "note",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class SetAside:
+    """Changes that are not listed, as frames of the same columns.
+
+    refuted: a rerun measured no such change. documentation: nothing but documentation changed in the range,
+    and that left too little confidence. machine: the control made the same move, or is itself what moved.
+    """
+
+    refuted: pd.DataFrame
+    documentation: pd.DataFrame
+    machine: pd.DataFrame
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> SetAside:
+        return self  # pandas copies attrs with every frame
+
+
+def change_points(
+    df: pd.DataFrame,
+    *,
+    method: Method | None = None,
+    control: str | None = "auto",
+    higher_better: Mapping[str, bool] | None = None,
+    repo: str | os.PathLike[str] | None = None,
+    confirmations: Iterable[Confirmation] = (),
+    jobs: int | None = None,
+    show_progress: bool | None = None,
+) -> pd.DataFrame:
+    """All changes in a history table, the newest first.
+
+    Args:
+        df: what `load` returned, or a frame with its columns series (or the key columns machine, env,
+        benchmark,
+            params, version), commit, commit_index, value, unit and status.
+        method: detector, significance test, effect size and thresholds; None is `Method()`.
+        control: "auto" takes benchmarks named like a control, a regular expression takes those it is found
+        in,
+            None divides by nothing. A control has to have run on the same machine, environment and commits.
+        higher_better: benchmark name to whether more is better; for the others the benchmark's attribute or
+        the
+            unit decides, see `mlxcache.history.direction`.
+        repo: a git repository; changes whose range touches documentation only lose nearly all of their odds.
+        confirmations: what reruns said, from `read_confirmations`.
+        jobs: processes to use; None uses one a core for large tables, at most four.
+        show_progress: None shows it where stderr is a terminal.
+
+    Returns:
+        One row a change:
+
+        series, machine, env, benchmark, params, version, unit   the series (in a frame without `series`,
+        numbered
+                      by its key columns)
+        before, after the last commit with the old level and the first with the new one, as measured;
+        unmeasured
+                      commits between them may hold the change too
+        direction     "regression" or "improvement"
+        magnitude, magnitude_low, magnitude_high   relative change of the value and its 95 % interval; 0.05: 5
+        % more confidence    probability that a change lies within two commits of this place, see
+        docs/detector.md state         "candidate"; "confirmed" by a rerun; "recovered": a later change took
+        it back confirmed     whether a rerun confirmed it (a recovered one can be confirmed as well)
+        recovered_at  first commit on the level that took it back; "" if there is none value_before,
+        value_after   medians of both levels, in `unit`, not divided by the control n_before, n_after
+        commits on both levels segment_start, segment_end  first commit of the old level, last of the new one
+        before_index, after_index   `commit_index` of before and after search_before, search_after two commits
+        between which it lies almost surely; what a rerun measures range_commits how many commits the range
+        holds, unmeasured ones included; 0 if that is unknown p_value       of the significance test control
+        the benchmark that values were divided by, or "" note          what else a reader must know, or ""
+
+        `attrs["set_aside"]` is a `SetAside`: what was found and is not listed.
+
+    Raises:
+        ValueError: a column is missing, or `control` is no regular expression.
+    """
+    chosen = method or Method()
+    table = measured(df)
+    keys = series_keys(table)
+    is_control_benchmark = control_test(control)
+    controls = find_controls(table, keys, is_control_benchmark)
+    tasks = as_tasks(table, keys, controls)
+    found = judge_all(tasks, chosen, jobs=jobs, show_progress=show_progress)
+    names = _commit_names(table)
+    facts = df.attrs.get("benchmarks", {})
+    rows: list[dict[str, Any]] = []
+    machine_rows: list[dict[str, Any]] = []
+    for result in found:
+        key = result.task.key
+        benchmark = key.benchmark
+        better = (higher_better or {}).get(benchmark)
+        if better is None:
+            better = higher_is_better(key.unit, _facts_of(facts, benchmark))
+        name = controls.name_for(key) if result.divided else ""
+        made = _rows_of(result, key, names, better, name)
+        if is_control_benchmark(benchmark):
+            machine_rows += made
+        else:
+            rows += made
+            machine_rows += [
+                {**row, "note": f"{controls.name_for(key)} moved as well: the machine changed"}
+                for row in _rows_of(result, key, names, better, "", machine=True)
+            ]
+    changes = _frame(rows)
+    changes["range_commits"] = range_commits(df, changes)
+    changes, documentation = without_documentation(changes, repo, chosen.min_confidence)
+    changes, refuted = apply_confirmations(changes, confirmations, df)
+    order = ["after_index", "confidence", "series"]
+    changes = changes.sort_values(order, ascending=[False, False, True], ignore_index=True)
+    changes.attrs = {"set_aside": SetAside(refuted, documentation, _frame(machine_rows))}
+    return changes
+
+
+def _facts_of(benchmarks: Mapping[str, Any], name: str) -> Mapping[str, object] | None:
+    entry = benchmarks.get(name)
+    facts = getattr(entry, "facts", entry)
+    return facts if isinstance(facts, Mapping) else None
+
+
+def _commit_names(table: pd.DataFrame) -> dict[int, str]:
+    indices, first = np.unique(table["commit_index"].to_numpy(np.int64), return_index=True)
+    names = table["commit"].take(first).astype("str")
+    return dict(zip(indices.tolist(), names, strict=True))
+
+
+def _rows_of(
+    result: Judged,
+    key: Key,
+    names: Mapping[int, str],
+    better: bool,
+    control: str,
+    *,
+    machine: bool = False,
+) -> list[dict[str, Any]]:
+    task = result.task
+    commits = task.commits.tolist()
+    changes = result.machine_changes if machine else result.changes
+    searches = result.searches if not machine else [(c.index - 1, c.index) for c in changes]
+    rows = []
+    for change, search in zip(changes, searches, strict=True):
+        shift, low, high = change.effect.relative()
+        recovery = _recovery(change, changes)
+        old, new = task.values[change.start : change.index], task.values[change.index : change.stop]
+        rows.append(
+            {
+                "series": task.number,
+                **key._asdict(),
+                "before": names[commits[change.index - 1]],
+                "after": names[commits[change.index]],
+                "direction": direction_of(shift, better),
+                "magnitude": shift,
+                "magnitude_low": low,
+                "magnitude_high": high,
+                "confidence": change.confidence,
+                "state": "recovered" if recovery is not None else "candidate",
+                "confirmed": False,
+                "recovered_at": names[commits[recovery]] if recovery is not None else "",
+                "value_before": float(np.median(old)),
+                "value_after": float(np.median(new)),
+                "n_before": len(old),
+                "n_after": len(new),
+                "segment_start": names[commits[change.start]],
+                "segment_end": names[commits[change.stop - 1]],
+                "before_index": commits[change.index - 1],
+                "after_index": commits[change.index],
+                "search_before": names[commits[search[0]]],
+                "search_after": names[commits[search[1]]],
+                "range_commits": 0,
+                "p_value": change.p_value,
+                "control": control,
+                "note": "",
+            }
+        )
+    return rows
+
+
+def _recovery(change: Change, changes: Sequence[Change]) -> int | None:
+    """First index of the level that took at least half of the change back, if one did."""
+    standing = change.effect.shift
+    for later in changes:
+        if later.index <= change.index:
+            continue
+        standing += later.effect.shift
+        if standing * change.effect.shift <= 0 or abs(standing) < abs(change.effect.shift) / 2.0:
+            return later.index
+    return None
+
+
+def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
+    frame = pd.DataFrame(rows, columns=list(COLUMNS))
+    if rows:
+        return frame
+    number: dict[str, Any] = dict.fromkeys(
+        [
+            "magnitude",
+            "magnitude_low",
+            "magnitude_high",
+            "confidence",
+            "value_before",
+            "value_after",
+            "p_value",
+        ],
+        np.float64,
+    )
+    whole: dict[str, Any] = dict.fromkeys(
+        ["series", "n_before", "n_after", "before_index", "after_index", "range_commits"], np.int64
+    )
+    kinds = {**dict.fromkeys(COLUMNS, "str"), **number, **whole, "confirmed": np.bool_}
+    return frame.astype(kinds)

@@ -1,0 +1,70 @@
+"""What a control benchmark knows: how fast the machine was when a value was taken.
+
+A control is a benchmark of code that never changes. Where the machine moves (a pool of runners, a new kernel,
+a neighbour), it moves the control too, and dividing takes that out. Where the control's own noise is larger
+than what it removes, dividing would only add it: so both are looked at.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from mlxcache.history.noise import FloatArray, short_term_sigma
+from mlxcache.history.significance import RankTest
+
+# `control.time_spin`, `bench_control.Suite.time_x`, `time_control`, `common.Control.time_loop`.
+CONTROL_NAME = re.compile(r"(^|[._])(time_|track_)?controls?([._(]|$)", re.IGNORECASE)
+# A control that ran beside fewer than this share of the commits cannot stand in for them.
+_MIN_SHARE = 0.8
+_MOVED = 0.001
+
+
+@dataclass(frozen=True)
+class Divided:
+    """Log values to be judged.
+
+    `used` says whether they are the divided ones. `control` is aligned, NaN where absent.
+    """
+
+    x: FloatArray
+    used: bool
+    control: FloatArray
+
+
+def is_control(benchmark: str) -> bool:
+    """Whether a benchmark's name says that it is a control."""
+    return CONTROL_NAME.search(benchmark) is not None
+
+
+def divide(x: FloatArray, control: FloatArray) -> Divided:
+    """`x` less `control` (log values of the same commits) where that makes neighbouring commits agree better.
+
+    Commits without a control keep the median of the others, and with fewer than 80 % covered `x` stays as it
+    is.
+    """
+    known = np.isfinite(control)
+    if len(x) < 4 or known.mean() < _MIN_SHARE:
+        return Divided(x, False, control)
+    filled = np.where(known, control, np.median(control[known]))
+    divided = x - (filled - np.median(filled))
+    if short_term_sigma(divided) < short_term_sigma(x):
+        return Divided(divided, True, control)
+    return Divided(x, False, control)
+
+
+def moved_with_control(control: FloatArray, start: int, index: int, stop: int, shift: float) -> bool:
+    """Whether the control made at least half of the same move at `index`: then it was the machine.
+
+    Meant for series that were judged undivided.
+    """
+    before, after = control[start:index], control[index:stop]
+    before, after = before[np.isfinite(before)], after[np.isfinite(after)]
+    if len(before) < 3 or len(after) < 3:
+        return False
+    move = float(np.median(after) - np.median(before))
+    if move * shift <= 0 or abs(move) < abs(shift) / 2.0:
+        return False
+    return RankTest().p_value(before, after) < _MOVED or min(len(before), len(after)) < 8

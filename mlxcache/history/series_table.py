@@ -1,0 +1,157 @@
+"""The history table as the detector needs it: one array a series, with its control beside it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from mlxcache.history.control import is_control
+from mlxcache.history.noise import FloatArray
+
+KEY_COLUMNS: Final = ("machine", "env", "benchmark", "params", "version", "unit")
+_NEEDED: Final = frozenset({*KEY_COLUMNS, "commit", "value", "status"})
+
+Indices = npt.NDArray[np.int64]
+ControlTest = Callable[[str], bool]
+
+
+class Key(NamedTuple):
+    """What a series is a series of."""
+
+    machine: str
+    env: str
+    benchmark: str
+    params: str
+    version: str
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One series: a value a commit, in commit order.
+
+    `commits` are commit_index; `control` the control's log values at them (NaN where it did not run), or
+    None.
+    """
+
+    number: int
+    key: Key
+    commits: Indices
+    values: FloatArray
+    control: FloatArray | None
+
+
+def measured(df: pd.DataFrame) -> pd.DataFrame:
+    """The rows that hold a number; series numbers and commit order are filled in where the frame has none.
+
+    Raises ValueError naming the columns that are missing.
+    """
+    missing = sorted(_NEEDED - set(df.columns))
+    if missing:
+        raise ValueError(f"the table lacks {', '.join(missing)}; expected what mlxcache.history.load returns")
+    value = df["value"].to_numpy(np.float64)
+    table: pd.DataFrame = df.loc[(df["status"] == "ok").to_numpy() & np.isfinite(value)]
+    if "series" not in table.columns:
+        table = table.assign(series=table.groupby(list(KEY_COLUMNS), observed=True, sort=True).ngroup())
+    if "commit_index" not in table.columns:
+        dates = pd.to_datetime(table["commit_date"])
+        oldest = table.assign(_date=dates).groupby("commit", observed=True)["_date"].min()
+        rank = {commit: i for i, commit in enumerate(oldest.sort_values(kind="stable").index)}
+        table = table.assign(commit_index=[rank[commit] for commit in table["commit"]])
+    return table
+
+
+def series_keys(table: pd.DataFrame) -> dict[int, Key]:
+    """Series number to key."""
+    numbers, first = np.unique(table["series"].to_numpy(), return_index=True)
+    columns = [table[name].take(first).astype("str").tolist() for name in KEY_COLUMNS]
+    return {int(number): Key(*values) for number, *values in zip(numbers, *columns, strict=True)}
+
+
+def control_test(control: str | None) -> ControlTest:
+    """What tells a control by its benchmark's name: "auto", a regular expression, or None for no control.
+
+    Raises ValueError for something that is no regular expression.
+    """
+    if control is None:
+        return lambda benchmark: False
+    if control == "auto":
+        return is_control
+    try:
+        pattern = re.compile(control)
+    except re.error as error:
+        raise ValueError(f"control: {control!r} is no regular expression: {error}") from None
+    return lambda benchmark: pattern.search(benchmark) is not None
+
+
+@dataclass(frozen=True)
+class Controls:
+    """For each machine and environment: the control's name and its log values by commit_index."""
+
+    values: Mapping[tuple[str, str], tuple[str, Mapping[int, float]]]
+
+    def name_for(self, key: Key) -> str:
+        """The control that ran beside this series, or ""."""
+        return self.values.get((key.machine, key.env), ("", {}))[0]
+
+    def beside(self, key: Key, commits: Indices) -> FloatArray | None:
+        """The control's log values at these commits; None where none ran there, and for the control."""
+        known = self.values.get((key.machine, key.env))
+        if known is None or known[0] == key.benchmark:
+            return None
+        return np.array([known[1].get(commit, math.nan) for commit in commits.tolist()])
+
+
+def find_controls(table: pd.DataFrame, keys: Mapping[int, Key], test: ControlTest) -> Controls:
+    """One control for each machine and environment: of several, the one that ran on most commits."""
+    chosen: dict[tuple[str, str], tuple[str, Mapping[int, float]]] = {}
+    wanted = [number for number, key in keys.items() if test(key.benchmark)]
+    if not wanted:
+        return Controls(chosen)
+    rows = table.loc[np.isin(table["series"].to_numpy(), wanted) & (table["value"].to_numpy() > 0)]
+    for number, group in rows.groupby("series", sort=True):
+        medians = group.groupby("commit_index")["value"].median()
+        values = {
+            int(c): math.log(v) for c, v in zip(medians.index.tolist(), medians.to_numpy(), strict=True)
+        }
+        key = keys[int(str(number))]
+        place = (key.machine, key.env)
+        if place not in chosen or len(values) > len(chosen[place][1]):
+            chosen[place] = (key.benchmark, values)
+    return Controls(chosen)
+
+
+def as_tasks(table: pd.DataFrame, keys: Mapping[int, Key], controls: Controls) -> list[Task]:
+    """Every series of the table, in the order of their numbers."""
+    series = table["series"].to_numpy()
+    commits = table["commit_index"].to_numpy(np.int64)
+    values = table["value"].to_numpy(np.float64)
+    if not len(series):
+        return []
+    order = np.lexsort((commits, series))
+    series, commits, values = series[order], commits[order], values[order]
+    bounds = np.flatnonzero(np.concatenate([[True], series[1:] != series[:-1], [True]]))
+    tasks = []
+    for start, stop in itertools.pairwise(bounds.tolist()):
+        where, what = commits[start:stop], values[start:stop]
+        if not bool((where[1:] > where[:-1]).all()):
+            where, what = _one_a_commit(where, what)
+        number = int(series[start])
+        control = controls.beside(keys[number], where) if controls.values else None
+        tasks.append(Task(number, keys[number], where, what, control))
+    return tasks
+
+
+def _one_a_commit(commits: Indices, values: FloatArray) -> tuple[Indices, FloatArray]:
+    """The median where a commit was measured more than once."""
+    names, starts = np.unique(commits, return_index=True)
+    pieces = np.split(values, starts[1:])
+    return names, np.array([float(np.median(piece)) for piece in pieces])
