@@ -19,6 +19,9 @@ $(READY): pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[dashboard]' --group dev
 	@touch $@
 
+bench: $(READY) ## measure the current commit: at most two minutes once everything is installed
+	$(BIN)/mlxcache bench HEAD^! --rounds 2
+
 test: $(READY) ## run the tests
 	$(BIN)/python -m pytest
 

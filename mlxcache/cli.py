@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 # name -> one line of help; the code is mlxcache.commands.<name>
 COMMANDS: dict[str, str] = {
+    "bench": "Run the asv suite quietly and sum up what came out",
     "machine": "Name this machine by its hardware, and show the state it is in",
 }
 
@@ -30,10 +31,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         if name == wanted:
             command = importlib.import_module(f"mlxcache.commands.{name}")
             command.configure(subparser)
-            subparser.set_defaults(run=command.run)
-    args = parser.parse_args(arguments)
+            subparser.set_defaults(run=command.run, passes=getattr(command, "PASSES_ARGUMENTS", False))
+    args, rest = parser.parse_known_args(arguments)
+    if rest and not args.passes:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
     try:
-        return int(args.run(args))
+        return int(args.run(args, rest) if args.passes else args.run(args))
     except BrokenPipeError:  # `mlxcache doctor | head`
         sys.stderr.close()
         return 141

@@ -305,9 +305,7 @@ def markdown_row(name: str, row: dict[str, object]) -> str:
     """One line of the main table."""
     sizes = row["recall_by_size"]
     assert isinstance(sizes, dict)
-    seen = (
-        f"{row['latency_median']:g} / {row['seen_within_3']:.0%}" if "latency_median" in row else "as above"
-    )
+    seen = f"{row['latency_median']:g} / {row['seen_within_3']:.0%}" if "latency_median" in row else "as above"
     bold = "**" if name.startswith("mlxcache") else ""
     return (
         f"| {bold}{name}{bold} | {row['precision']:.3f} | {row['recall']:.3f} "
@@ -365,13 +363,9 @@ def write_atomically(path: Path, text: str) -> None:
 
 def main() -> None:
     """Measure, then write both files (or print)."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--split", choices=["tune", "held_out"], default="held_out")
-    parser.add_argument(
-        "--repeats", type=int, default=10, help="series of each kind; 10 is the committed table"
-    )
+    parser.add_argument("--repeats", type=int, default=10, help="series of each kind; 10 is the committed table")
     parser.add_argument("--print", action="store_true", help="print the tables and write nothing")
     args = parser.parse_args()
     numbers = measure_all(Split[args.split.upper()], args.repeats, lambda line: print(line, flush=True))

@@ -72,9 +72,7 @@ def fit_logistic(rows: FloatArray, hits: FloatArray, ridge: float = 1.0) -> Floa
 
 def main() -> None:
     """Fit, then show how the threshold on the confidence trades precision for recall."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--passes", type=int, default=3, help="the weights decide what is dropped first: refit so often"
     )
@@ -92,9 +90,7 @@ def main() -> None:
         total = Score()
         for series in single:
             found = find_changes(log_values(series.values)[0], tried)
-            total = add_scores(
-                total, score_series(series, [Detection(c.index, c.effect.shift) for c in found])
-            )
+            total = add_scores(total, score_series(series, [Detection(c.index, c.effect.shift) for c in found]))
         print(
             f"min_confidence {threshold}: precision {total.precision:.3f}, recall {total.recall:.3f}, "
             f"F1 {total.f1:.3f}, {total.false_per_1000:.2f} false per 1000 quiet points"

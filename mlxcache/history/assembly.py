@@ -159,9 +159,7 @@ class _Table:
             columns["duration"][:] = parsed.row_duration_s[row]
         file.parsed = _emptied(parsed)
 
-    def _fill_spread(
-        self, columns: dict[str, Array], spread: Spread, keep: slice | npt.NDArray[np.bool_]
-    ) -> None:
+    def _fill_spread(self, columns: dict[str, Array], spread: Spread, keep: slice | npt.NDArray[np.bool_]) -> None:
         if self._extras.quartiles:
             columns["q_25"][:] = spread.q_25[keep]
             columns["q_75"][:] = spread.q_75[keep]

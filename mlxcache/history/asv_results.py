@@ -176,9 +176,7 @@ def _read_object_row(
 ) -> None:
     """One row of format 1: {"result", "params", "samples", "stats": [{"ci_99": [low, high], ...}, ...]}."""
     if "result" not in row:
-        builder.fault(
-            name, f'no "result" in it, got {sorted(row)[:5]}', count_values(None, row.get("params"))
-        )
+        builder.fault(name, f'no "result" in it, got {sorted(row)[:5]}', count_values(None, row.get("params")))
         return
     result = row["result"]
     if result is not None and type(result) is not list:
@@ -191,12 +189,8 @@ def _read_object_row(
         if all(entry is None or isinstance(entry, dict) for entry in stats):
             entries = [entry or {} for entry in stats]
             intervals = [entry.get("ci_99") for entry in entries]
-            pairs = [
-                pair if isinstance(pair, list) and len(pair) == 2 else [None, None] for pair in intervals
-            ]
-            if any(
-                pair is not None and pair is not used for pair, used in zip(intervals, pairs, strict=True)
-            ):
+            pairs = [pair if isinstance(pair, list) and len(pair) == 2 else [None, None] for pair in intervals]
+            if any(pair is not None and pair is not used for pair, used in zip(intervals, pairs, strict=True)):
                 builder.fault(name, '"ci_99" is not a pair of numbers: ignored')
             columns = {
                 "ci_low": [low for low, _ in pairs],

@@ -80,9 +80,7 @@ class Cases:
         else:
             number = self._number
             combinations = itertools.product(*stable_params(params))
-            codes = np.array(
-                [number.setdefault((name, version, c), len(number)) for c in combinations], np.intp
-            )
+            codes = np.array([number.setdefault((name, version, c), len(number)) for c in combinations], np.intp)
         self._by_row[line] = codes
         return codes
 
@@ -153,9 +151,7 @@ class Cases:
             for name in names:
                 if name not in self.param_codes:
                     known = ", ".join(sorted(every)[:20]) or "none"
-                    raise ValueError(
-                        f"param_columns: no benchmark has a parameter {name!r}; there are: {known}"
-                    )
+                    raise ValueError(f"param_columns: no benchmark has a parameter {name!r}; there are: {known}")
             return names, []
         size = n_rows * sum(codes.itemsize for codes in self.param_codes.values())
         if size <= limit_bytes:

@@ -126,9 +126,7 @@ def order_commits(
     notices = []
     if strays:
         advice = "; the clone is shallow: `git fetch --unshallow` gets the rest" if shallow else ""
-        notices.append(
-            f"{len(strays)} of {len(recorded)} commits are not on {branch}: placed by date{advice}"
-        )
+        notices.append(f"{len(strays)} of {len(recorded)} commits are not on {branch}: placed by date{advice}")
     return CommitOrder(commits, tuple(notices), tuple(strays))
 
 

@@ -136,13 +136,9 @@ def compare(
         if not all(len(place) for place in places):
             continue
         at_base, at_head = int(places[0][0]), int(places[1][0])
-        rows.append(
-            _stored(task, at_base, at_head, spread.get(task.number, 0.0), controls.name_for(task.key))
-        )
+        rows.append(_stored(task, at_base, at_head, spread.get(task.number, 0.0), controls.name_for(task.key)))
     frame = _finish(rows, base, head, limits or Limits(), higher_better, df, base_changes)
-    frame.attrs["notices"] = [
-        "stored results were not interleaved: --measure settles what stays inconclusive"
-    ]
+    frame.attrs["notices"] = ["stored results were not interleaved: --measure settles what stays inconclusive"]
     return frame
 
 
@@ -189,9 +185,7 @@ def compare_rounds(
     rows = []
     for key, wide in pairs.items():
         beside = controls.get((key.machine, key.env))
-        rows.append(
-            _paired(key, wide, pairs[beside] if beside is not None and beside != key else None, beside)
-        )
+        rows.append(_paired(key, wide, pairs[beside] if beside is not None and beside != key else None, beside))
     return _finish(rows, base, head, limits or Limits(), higher_better, rounds, base_changes)
 
 
@@ -273,9 +267,7 @@ def _paired(key: Key, wide: pd.DataFrame, control: pd.DataFrame | None, control_
         return undecided(f"{len(base)} complete rounds; {MIN_PAIRS} are needed", 0.0)
     if min(float(base.min()), float(head.min())) <= 0:
         if bool((base == base[0]).all()) and bool((head == base[0]).all()):
-            return _Row(
-                key, value_base, value_head, 0.0, 0.0, 0.0, 1.0, len(base), "", "the value never moved"
-            )
+            return _Row(key, value_base, value_head, 0.0, 0.0, 0.0, 1.0, len(base), "", "the value never moved")
         return undecided("values at or below zero have no ratio", 0.0)
     beside: tuple[FloatArray, FloatArray] | tuple[None, None] = (None, None)
     if control is not None:

@@ -43,9 +43,7 @@ def _git(repo: str | os.PathLike[str], *arguments: str, lines: Iterable[str]) ->
     return done.stdout if done.returncode == 0 else None
 
 
-def documentation_only(
-    repo: str | os.PathLike[str], ranges: Iterable[tuple[str, str]]
-) -> set[tuple[str, str]]:
+def documentation_only(repo: str | os.PathLike[str], ranges: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
     """Those ranges (commit before, commit after) between which only documentation differs.
 
     Two git calls for any number of ranges. A range with a commit that the repository lacks is not among them.

@@ -47,9 +47,7 @@ def judge(task: Task, method: Method) -> Judged:
     changes = find_changes(x, method)
     of_machine: list[Change] = []
     if control is not None and not divided and changes:
-        of_machine = [
-            c for c in changes if moved_with_control(control, c.start, c.index, c.stop, c.effect.shift)
-        ]
+        of_machine = [c for c in changes if moved_with_control(control, c.start, c.index, c.stop, c.effect.shift)]
         changes = [c for c in changes if c not in of_machine]
     sigma = short_term_sigma(x) if changes else 0.0
     searches = [search_range(change, sigma, len(x)) for change in changes]

@@ -107,9 +107,7 @@ class Reader:
         stated = stated if isinstance(stated, str) else ""
         host = parsed.head.machine or stated or folder.path.name
         if stated and host != stated:
-            why = (
-                f"it is of machine {host!r}, but the folder's machine.json says {stated!r}: kept as {host!r}"
-            )
+            why = f"it is of machine {host!r}, but the folder's machine.json says {stated!r}: kept as {host!r}"
             self.problems.append(Problem(str(path), "", why))
             facts = {}
         known = {key: value for key, value in parsed.head.params.items() if key in _MACHINE_FIELDS}

@@ -76,9 +76,7 @@ class _Pairs:
         return paired_change(np.concatenate(self._base), np.concatenate(self._head))
 
 
-def confirm(
-    measure: Measure, before: int, after: int, shift: float, *, min_change: float = MIN_CHANGE
-) -> Rerun:
+def confirm(measure: Measure, before: int, after: int, shift: float, *, min_change: float = MIN_CHANGE) -> Rerun:
     """Measure positions `before` and `after` in turn, in up to three batches.
 
     Confirmed: significant with that sign, and at least `min_change` large. Refuted: surely smaller than

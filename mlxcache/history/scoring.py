@@ -70,9 +70,7 @@ def score_series(series: LabelledSeries, detections: Sequence[Detection]) -> Sco
     free = list(detections)
     score = Score()
     for step in series.steps:
-        fits = [
-            d for d in free if abs(d.index - step.index) <= HIT_WITHIN and (d.shift > 0) == (step.size > 0)
-        ]
+        fits = [d for d in free if abs(d.index - step.index) <= HIT_WITHIN and (d.shift > 0) == (step.size > 0)]
         score.by_size[series.size] += 1
         if fits:
             free.remove(min(fits, key=lambda d: abs(d.index - step.index)))

@@ -119,9 +119,7 @@ def find_controls(table: pd.DataFrame, keys: Mapping[int, Key], test: ControlTes
     rows = table.loc[np.isin(table["series"].to_numpy(), wanted) & (table["value"].to_numpy() > 0)]
     for number, group in rows.groupby("series", sort=True):
         medians = group.groupby("commit_index")["value"].median()
-        values = {
-            int(c): math.log(v) for c, v in zip(medians.index.tolist(), medians.to_numpy(), strict=True)
-        }
+        values = {int(c): math.log(v) for c, v in zip(medians.index.tolist(), medians.to_numpy(), strict=True)}
         key = keys[int(str(number))]
         place = (key.machine, key.env)
         if place not in chosen or len(values) > len(chosen[place][1]):

@@ -45,8 +45,7 @@ class Limits:
     def __post_init__(self) -> None:
         if not 0 < self.relevant <= self.tolerated:
             raise ValueError(
-                f"relevant is {self.relevant} and tolerated {self.tolerated}; "
-                "expected 0 < relevant <= tolerated"
+                f"relevant is {self.relevant} and tolerated {self.tolerated}; expected 0 < relevant <= tolerated"
             )
 
 

@@ -109,9 +109,7 @@ def test_benchmarks_filter(tmp_path: Path) -> None:
 def test_param_columns(tmp_path: Path) -> None:
     """The parameters that get columns can be named; an unknown name is an error that lists the known."""
     write_tree(tmp_path)
-    assert [n for n in load(tmp_path, param_columns=["kind"]).columns if n.startswith("param_")] == [
-        "param_kind"
-    ]
+    assert [n for n in load(tmp_path, param_columns=["kind"]).columns if n.startswith("param_")] == ["param_kind"]
     with pytest.raises(ValueError, match=r"'sise'; there are: kind, size"):
         load(tmp_path, param_columns=["sise"])
 
