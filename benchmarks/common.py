@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+import time
 from collections.abc import Callable, Hashable, Iterable
 from pathlib import Path
 from typing import Any
@@ -217,3 +218,43 @@ class Step:
             outputs.append(spec.keys)
             outputs.append(spec.values)
         synchronise(outputs)
+
+
+def quartile(seconds: list[float]) -> float:
+    """The lower quartile: disturbance only adds time."""
+    return float(np.quantile(seconds, 0.25))
+
+
+def interleaved(contenders: list[Callable[[], float]], rounds: int, longest: float = 3.0) -> list[list[float]]:
+    """Each contender's seconds, taken in turn (A B B A ...) so that a slow minute slows all of them alike.
+
+    Stops after `rounds`, or after `longest` seconds once there are 10.
+    """
+    seconds: list[list[float]] = [[] for _ in contenders]
+    began = time.perf_counter()
+    for turn in range(rounds):
+        order = range(len(contenders))
+        for index in order if turn % 2 == 0 else reversed(order):
+            seconds[index].append(contenders[index]())
+        if turn >= 10 and time.perf_counter() - began > longest:
+            break
+    return seconds
+
+
+def timed(step: Callable[[], object], reset: Callable[[], object] | None = None) -> Callable[[], float]:
+    """A call that resets, then times one step."""
+
+    def call() -> float:
+        if reset is not None:
+            reset()
+        began = time.perf_counter()
+        step()
+        return time.perf_counter() - began
+
+    return call
+
+
+def ratio(mine: Callable[[], float], other: Callable[[], float], rounds: int = 400) -> float:
+    """Lower quartile of `mine` over that of `other`, interleaved in one process."""
+    a, b = interleaved([mine, other], rounds)
+    return quartile(a) / quartile(b)

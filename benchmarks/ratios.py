@@ -1,0 +1,130 @@
+"""What the cache promises, as ratios of two things measured in turn in one process.
+
+Seconds move with the machine; a ratio of interleaved samples hardly does. docs/measuring.md states the bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from .common import (
+    LAYERS,
+    PATHS,
+    Step,
+    interleaved,
+    ours,
+    position_tensor,
+    quartile,
+    random_tokens,
+    ratio,
+    require,
+    synchronise,
+    timed,
+)
+from .contenders import contender
+
+
+class Ratio:
+    """asv's settings for a tracked ratio: below 1 the first is faster."""
+
+    unit = "ratio"
+    timeout = 180
+    version = "1"
+
+
+def _step(path: str, context: int, **options: int) -> Callable[[], float]:
+    step = Step(path, context, **options)
+    return timed(step, step.rewind)
+
+
+class Paths(Ratio):
+    """A step of 32 layers with int64 positions over one with int32 positions: what narrowing costs a model."""
+
+    params = [1, 128]
+    param_names = ("tokens",)
+
+    def track_int64_over_int32(self, tokens: int) -> float:
+        return ratio(_step("int64", 1024, count=tokens), _step("int32", 1024, count=tokens))
+
+
+class Peers(Ratio):
+    """One token through 32 layers at context 1024 over the same step elsewhere."""
+
+    params = (PATHS, ["KVCache", "bare"])
+    param_names = ("path", "over")
+
+    def track_decode(self, path: str, over: str) -> float:
+        other = contender(over, 1024)
+        return ratio(_step(path, 1024), timed(other.step, other.reset))
+
+
+class Prefill(Ratio):
+    """A chunk through 32 layers over bare slice assignments and reads of the same arrays."""
+
+    params = [128, 512, 2048]
+    param_names = ("tokens",)
+
+    def track_over_bare(self, tokens: int) -> float:
+        other = contender("bare", 1024, tokens)
+        return ratio(_step("int32", 1024, count=tokens), timed(other.step, other.reset), rounds=200)
+
+
+class Context(Ratio):
+    """One token through 8 layers at a long context over the same at 1024: in place means 1."""
+
+    params = [4096, 32768]
+    param_names = ("context",)
+
+    def track_over_1024(self, context: int) -> float:
+        return ratio(_step("int32", context, layers=8), _step("int32", 1024, layers=8))
+
+
+class Ring(Ratio):
+    """Steps of one layer over a lap of a full ring over the same steps on a flat cache, each evaluated.
+
+    `mean` holds the roll that comes once a lap; the 99th percentile of a lap of fewer than 100 steps is that roll.
+    """
+
+    params = ([256, 4096], [1, 4], ["median", "p99", "mean"])
+    param_names = ("window", "tokens", "statistic")
+
+    def track_over_flat(self, window: int, tokens: int, statistic: str) -> float:
+        steps = -(-(window + 1) // tokens)
+        laps = max(3, 1500 // steps) if window < 1024 else 3
+        ring = _Lap(window, tokens, steps, ring=True)
+        flat = _Lap(window, tokens, steps, ring=False)
+        of = {"median": np.median, "p99": lambda x: np.percentile(x, 99), "mean": np.mean}[statistic]
+        pairs = [(of(ring()), of(flat())) for _ in range(laps)]
+        return quartile([a for a, _ in pairs]) / quartile([b for _, b in pairs])
+
+
+class _Lap:
+    """Seconds of each step of a lap of one layer."""
+
+    def __init__(self, window: int, tokens: int, steps: int, ring: bool) -> None:
+        self.host_positions = require("host_positions")
+        self.flat_start = None if ring else 2 * window
+        self.cache = ours(2 * window, layers=1, window=window if ring else None, slack=steps * tokens + 64)
+        self.token, self.tokens, self.steps = random_tokens(tokens), tokens, steps
+
+    def __call__(self) -> list[float]:
+        if self.flat_start is not None:
+            self.cache.rewind(self.flat_start)
+        start = self.cache.length
+        positions = [position_tensor(start + i * self.tokens, self.tokens, "int32") for i in range(self.steps)]
+
+        def step(position: object) -> None:
+            spec = self.cache.update_and_fetch(0, self.host_positions(position), self.token, self.token)
+            synchronise([spec.keys, spec.values])
+
+        return [timed(lambda p=position: step(p))() for position in positions]  # type: ignore[misc]
+
+
+class Layers(Ratio):
+    """32 layers over four times 8: what is planned once a step must not grow with the layers."""
+
+    def track_32_over_4_times_8(self) -> float:
+        many, few = interleaved([_step("int32", 1024, layers=LAYERS), _step("int32", 1024, layers=8)], 400)
+        return quartile(many) / (4 * quartile(few))
