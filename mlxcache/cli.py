@@ -11,7 +11,10 @@ import sys
 from collections.abc import Sequence
 
 # name -> one line of help; the code is mlxcache.commands.<name>
-COMMANDS: dict[str, str] = {}
+COMMANDS: dict[str, str] = {
+    "doctor": "list what could not be used of a results tree, and why",
+    "merge": "join shards of results, or whole trees, into one",
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
