@@ -179,5 +179,6 @@ def test_second_process_alone(tmp_path: Path) -> None:
         cwd=Path(__file__).parents[2],
     )
     reader = parse_cache.ParseCache(cache, path.parent, spread=False)
-    assert len(reader.parse(path.read_bytes(), path.name).values) == 1280
-    assert reader.last_missed_bytes == 0
+    parsed, missed = reader.parse(reader.fetch(path))
+    assert len(parsed.values) == 1280
+    assert not missed
