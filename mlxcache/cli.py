@@ -12,8 +12,10 @@ from collections.abc import Sequence
 
 # name -> one line of help; the code is mlxcache.commands.<name>
 COMMANDS: dict[str, str] = {
-    "bench": "Run the asv suite quietly and sum up what came out",
-    "machine": "Name this machine by its hardware, and show the state it is in",
+    "bench": "run the asv suite quietly and sum up what came out",
+    "doctor": "list what could not be used of a results tree, and why",
+    "machine": "name this machine by its hardware, and show the state it is in",
+    "merge": "join shards of results, or whole trees, into one",
 }
 
 
