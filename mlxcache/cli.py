@@ -11,7 +11,10 @@ import sys
 from collections.abc import Sequence
 
 # name -> one line of help; the code is mlxcache.commands.<name>
-COMMANDS: dict[str, str] = {}
+COMMANDS: dict[str, str] = {
+    "compare": "judge one commit against another: regression, no regression or inconclusive",
+    "regressions": "list the changes in a history of asv results",
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -28,7 +28,7 @@ from mlxcache.history.labelled import STEP_SIZES, LabelledSeries, Split, Step
 from mlxcache.history.noise import FloatArray, short_term_sigma
 from mlxcache.history.rerun import Outcome, Rerun, confirm, narrow, search_range
 from mlxcache.history.scoring import HIT_WITHIN, Detection, Score, add_scores, score_series
-from mlxcache.history.segments import Change, find_changes, for_rerun, log_values
+from mlxcache.history.segments import Change, Method, find_changes, log_values
 from mlxcache.history.significance import RankTest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -117,7 +117,7 @@ class Rerunner:
         """Detections that a rerun confirmed."""
         x, _ = log_values(series.values)
         found = []
-        for change in find_changes(x, for_rerun()):
+        for change in find_changes(x, Method().for_rerun()):
             rerun, place = self._measure_again(series, change, x)
             self.comparisons += rerun.comparisons
             self.candidates += 1
@@ -172,7 +172,7 @@ def latency(finder: Finder, split: Split, repeats: int) -> tuple[float, float]:
 
 def calibration(split: Split, repeats: int) -> list[dict[str, float]]:
     """Confidence as stated against the share that was right, in five bins."""
-    method = for_rerun()
+    method = Method().for_rerun()
     stated: list[float] = []
     right: list[bool] = []
     corpus = [
