@@ -13,6 +13,8 @@ from collections.abc import Sequence
 # name -> one line of help; the code is mlxcache.commands.<name>
 COMMANDS: dict[str, str] = {
     "compare": "judge one commit against another: regression, no regression or inconclusive",
+    "doctor": "list what could not be used of a results tree, and why",
+    "merge": "join shards of results, or whole trees, into one",
     "regressions": "list the changes in a history of asv results",
 }
 

@@ -14,7 +14,6 @@ import itertools
 import json
 import math
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from mlxcache.history import labelled
+from mlxcache.history.atomic import write_atomically
 from mlxcache.history.control import divide
 from mlxcache.history.detectors import AsvDetector, PeltDetector, ThresholdDetector
 from mlxcache.history.labelled import STEP_SIZES, LabelledSeries, Split, Step
@@ -356,13 +356,6 @@ def replace_tables(page: str, numbers: dict[str, object]) -> str:
     return f"{head}{start}\n" + "\n".join(lines) + f"\n{end}{tail}"
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Either the old file or the new one, never half of it."""
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as handle:
-        handle.write(text)
-    Path(handle.name).replace(path)
-
-
 def main() -> None:
     """Measure, then write both files (or print)."""
     parser = argparse.ArgumentParser(
@@ -380,8 +373,8 @@ def main() -> None:
     if args.print:
         print(text)
         return
-    write_atomically(page, text)
-    write_atomically(page.with_suffix(".json"), json.dumps(numbers, indent=1) + "\n")
+    write_atomically(page, text.encode())
+    write_atomically(page.with_suffix(".json"), (json.dumps(numbers, indent=1) + "\n").encode())
 
 
 if __name__ == "__main__":

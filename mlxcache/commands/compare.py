@@ -102,8 +102,8 @@ def _compare(args: argparse.Namespace) -> tuple[Comparison, pd.DataFrame | None]
         left = merge_base(args.repo, base, head)
         if left is None:
             raise MeasureError(
-                f"{args.base} and {args.head} have no common history; in a shallow clone `git fetch --unshallow` "
-                "brings it, or compare with --exact-base"
+                f"{args.base} and {args.head} have no common history; in a shallow clone "
+                "`git fetch --unshallow` brings it, or compare with --exact-base"
             )
         if left != base:
             notices.append(f"compared with {left[:10]}, where {args.head} left {args.base} ({base[:10]})")

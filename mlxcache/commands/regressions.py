@@ -111,7 +111,8 @@ def _confirm(df: pd.DataFrame, args: argparse.Namespace) -> list[str]:
 
 def _why(answer: NotMeasured) -> str:
     row = answer.change
-    return f"{row['benchmark']} between {row['before'][:8]} and {row['after'][:8]} was not measured: {answer.reason}"
+    where = f"{row['before'][:8]}..{row['after'][:8]}"
+    return f"{row['benchmark']} at {where} was not measured: {answer.reason}"
 
 
 def _say(line: str) -> None:

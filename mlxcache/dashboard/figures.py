@@ -45,7 +45,7 @@ _PALETTES: dict[str, _Palette] = {
 
 
 def change_figure(
-    df: pd.DataFrame, change: Mapping[str, Any] | pd.Series[Any], *, theme: Theme = "light"
+    df: pd.DataFrame, change: Mapping[Any, Any] | pd.Series[Any], *, theme: Theme = "light"
 ) -> Figure:
     """One change in its series' history.
 

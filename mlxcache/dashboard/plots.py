@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import os
+import io
 import re
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from mlxcache.dashboard.figures import change_figure
+from mlxcache.history.atomic import write_atomically
 
 
 def file_name(row: Mapping[Any, Any]) -> str:
@@ -26,15 +26,10 @@ def file_name(row: Mapping[Any, Any]) -> str:
 
 def save(figure: Figure, path: Path) -> Path:
     """Write a figure so that nobody ever meets half of it."""
-    handle, temporary = tempfile.mkstemp(prefix=".", suffix=path.suffix, dir=path.parent)
-    os.close(handle)
-    try:
-        figure.savefig(temporary, metadata={"Date": None} if path.suffix == ".svg" else None)
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    data = io.BytesIO()
+    kind = path.suffix.removeprefix(".")
+    figure.savefig(data, format=kind, metadata={"Date": None} if kind == "svg" else None)
+    write_atomically(path, data.getvalue())
     return path
 
 

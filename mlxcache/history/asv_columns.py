@@ -24,6 +24,7 @@ STATUS_NAMES: Final = ("ok", "failed", "skipped")
 # A row of nulls is as long as its parameters say, so a damaged file could ask for any amount of memory.
 MAX_COMBINATIONS: Final = 1_000_000
 
+_ENCODE: Final = json.JSONEncoder(separators=(",", ":")).encode
 _NUMERIC: Final = frozenset({float, int, bool, type(None)})
 
 
@@ -58,8 +59,8 @@ class Spread:
 class ParsedFile:
     """One results file as columns; `layout` says which value belongs to which benchmark and parameters.
 
-    `layout` is JSON: one [benchmark, version or null, [[parameter values], ...]] a row, in the order of the
-    values. Files of one suite share it byte for byte, so it is also the key under which its meaning is kept.
+    `layout` is a line of JSON a row, [benchmark, version or null, [[parameter values], ...]], in the order of
+    the values. Files of one suite share it byte for byte, so it is also the key to what it means.
     """
 
     head: Head
@@ -210,7 +211,7 @@ class Builder:
         counted = np.clip(np.nan_to_num(n_samples, nan=0.0), 0, np.iinfo(np.int32).max)
         return ParsedFile(
             head=head,
-            layout=json.dumps(self._layout, separators=(",", ":")).encode(),
+            layout="\n".join(map(_ENCODE, self._layout)).encode(),
             values=values,
             status=status,
             ci_low=ci_low,

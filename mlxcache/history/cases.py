@@ -18,7 +18,8 @@ import numpy.typing as npt
 
 from mlxcache.history.asv_facts import Benchmark, default_unit, stable_params
 
-Codes = npt.NDArray[np.signedinteger[Any]]
+Codes = npt.NDArray[np.signedinteger[Any]]  # as small as the number of categories allows
+Places = npt.NDArray[np.intp]  # what indexes arrays fastest
 
 _QUOTED: Final = re.compile(r"u?(['\"])([^\\]*)\1", re.DOTALL)
 _CLASS: Final = re.compile(r"<class '([^']+)'>")
@@ -44,43 +45,46 @@ class Cases:
     def __init__(self, benchmarks: Mapping[str, Benchmark], wanted: re.Pattern[str] | None = None) -> None:
         self._wanted = wanted
         self._benchmarks = benchmarks
-        self._by_layout: dict[bytes, Codes] = {}
-        self._rows: dict[bytes, list[int]] = {}
-        self._by_row: dict[tuple[str, str, str], Codes] = {}
+        self._by_layout: dict[bytes, Places] = {}
+        self._lengths: dict[bytes, list[int]] = {}
+        self._by_row: dict[bytes, Places] = {}
         self._number: dict[tuple[str, str, tuple[str, ...]], int] = {}
 
-    def codes(self, layout: bytes) -> Codes:
+    def codes(self, layout: bytes) -> Places:
         """The case of each value of a file, -1 where its benchmark is not wanted."""
         known = self._by_layout.get(layout)
         if known is not None:
             return known
-        pieces: list[Codes] = []
-        for name, version, params in json.loads(layout):
-            if version is None:
-                # asv takes a result of unknown version for the current one
-                benchmark = self._benchmarks.get(name)
-                version = benchmark.version if benchmark else ""
-            key = (name, version, repr(params))
-            row = self._by_row.get(key)
-            if row is None:
-                row = self._by_row[key] = self._number_row(name, version, params)
-            pieces.append(row)
-        codes = np.concatenate(pieces) if pieces else np.empty(0, np.int32)
+        rows = [self._row(line) for line in layout.split(b"\n")] if layout else []
+        codes = np.concatenate(rows) if rows else np.empty(0, np.intp)
         self._by_layout[layout] = codes
-        self._rows[layout] = [len(piece) for piece in pieces]
+        self._lengths[layout] = [len(row) for row in rows]
         return codes
 
     def row_of_value(self, layout: bytes) -> npt.NDArray[np.int64]:
         """Which row of the file each of its values belongs to."""
-        lengths = self._rows[layout]
+        lengths = self._lengths[layout]
         return np.repeat(np.arange(len(lengths)), lengths)
 
-    def _number_row(self, name: str, version: str, params: list[list[str]]) -> Codes:
+    def _row(self, line: bytes) -> Places:
+        known = self._by_row.get(line)
+        if known is not None:
+            return known
+        name, version, params = json.loads(line)
+        if version is None:
+            # asv takes a result of unknown version for the current one
+            benchmark = self._benchmarks.get(name)
+            version = benchmark.version if benchmark else ""
         if self._wanted is not None and not self._wanted.search(name):
-            return np.full(math.prod(map(len, params)), -1, np.int32)
-        number = self._number
-        combinations = itertools.product(*stable_params(params))
-        return np.array([number.setdefault((name, version, c), len(number)) for c in combinations], np.int32)
+            codes = np.full(math.prod(map(len, params)), -1, np.intp)
+        else:
+            number = self._number
+            combinations = itertools.product(*stable_params(params))
+            codes = np.array(
+                [number.setdefault((name, version, c), len(number)) for c in combinations], np.intp
+            )
+        self._by_row[line] = codes
+        return codes
 
     def freeze(self) -> None:
         """Work out what every case means; no more layouts after this."""
@@ -115,7 +119,7 @@ class Cases:
         for name, by_case in found.items():
             labels = _natural_order(list(dict.fromkeys(by_case.values())))
             code = {label: index for index, label in enumerate(labels)}
-            codes = np.full(len(cases), -1, _code_type(len(labels)))
+            codes = np.full(len(cases), -1, code_type(len(labels)))
             codes[list(by_case)] = [code[label] for label in by_case.values()]
             self.param_codes[name] = codes
             self.param_names[name] = labels
@@ -178,8 +182,9 @@ def _in_order_seen(labels: list[str]) -> tuple[Codes, list[str]]:
 
 
 def _codes(numbers: Any, n: int, n_categories: int) -> Codes:
-    return np.fromiter(numbers, _code_type(n_categories), n)
+    return np.fromiter(numbers, code_type(n_categories), n)
 
 
-def _code_type(n_categories: int) -> type[np.signedinteger[Any]]:
+def code_type(n_categories: int) -> type[np.signedinteger[Any]]:
+    """The smallest integer type that numbers so many categories."""
     return np.int8 if n_categories <= 127 else np.int16 if n_categories <= 32_767 else np.int32

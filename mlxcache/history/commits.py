@@ -45,9 +45,9 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class CommitOrder:
-    """Commits in order: `commits` by the name that the results use, `names` oldest first."""
+    """Commits by the name that the results use, with what is to be said about their order."""
 
-    commits: Mapping[str, Commit]
+    commits: dict[str, Commit]
     notices: tuple[str, ...]
     strays: tuple[tuple[str, str], ...]  # (name as in the results, why its place is by date only)
 

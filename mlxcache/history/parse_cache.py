@@ -49,6 +49,7 @@ class ParseCache:
     def __init__(self, folder: Path | None, source: Path, *, spread: bool) -> None:
         self._spread = spread
         self._used: set[str] = set()
+        self.last_missed_bytes = 0  # how much `parse` had to parse for want of an entry
         self._folder: Path | None = None
         if folder is not None:
             name = hashlib.sha256(os.fsencode(os.path.realpath(source))).hexdigest()[:20]
@@ -56,17 +57,31 @@ class ParseCache:
 
     def parse(self, data: bytes, filename: str) -> ParsedFile:
         """The parsed file, from its entry where there is one."""
-        if self._folder is None or len(data) < _WORTHWHILE_BYTES:
-            return parse_results(data, filename, spread=self._spread)
-        key = _key(data, filename)
-        self._used.add(key)
-        path = self._folder / (key + (".spread" if self._spread else ".values"))
-        try:
-            parsed = _unpack(path.read_bytes(), spread=self._spread)
-        except (OSError, ValueError, KeyError, TypeError, struct.error):
-            parsed = parse_results(data, filename, spread=self._spread)
+        self.last_missed_bytes = 0
+        path = self._entry(data, filename)
+        if path is not None:
+            try:
+                return _unpack(path.read_bytes(), spread=self._spread)
+            except (OSError, ValueError, KeyError, TypeError, struct.error):
+                pass  # none, or damaged
+        parsed = parse_results(data, filename, spread=self._spread)
+        if path is not None:
+            self.last_missed_bytes = len(data)
             _store(path, _pack(parsed))
         return parsed
+
+    def fill(self, data: bytes, filename: str) -> None:
+        """See to it that there is an entry."""
+        path = self._entry(data, filename)
+        if path is not None and not path.exists():
+            _store(path, _pack(parse_results(data, filename, spread=self._spread)))
+
+    def _entry(self, data: bytes, filename: str) -> Path | None:
+        if self._folder is None or len(data) < _WORTHWHILE_BYTES:
+            return None
+        key = _key(data, filename)
+        self._used.add(key)
+        return self._folder / (key + (".spread" if self._spread else ".values"))
 
     def prune(self) -> None:
         """Remove entries of content that this folder no longer has, and folders not used for a month."""

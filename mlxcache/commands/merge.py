@@ -1,0 +1,44 @@
+"""`mlxcache merge SHARD... --into DIR`: one results tree out of several."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from mlxcache.history.folder_lock import FolderBusyError
+from mlxcache.history.merge import merge
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.description = (
+        "Add asv results to a tree: shards of one commit from several runners, or whole trees. Values that"
+        " are there are never changed. Exit status: 0 all merged, 1 conflicts (listed, left as they were),"
+        " 2 it could not be done."
+    )
+    parser.add_argument("shards", nargs="+", type=Path, metavar="SHARD", help="a results folder to add")
+    parser.add_argument(
+        "--into", required=True, type=Path, metavar="DIR", help="the tree that they are added to"
+    )
+    parser.add_argument(
+        "--wait", type=float, default=60.0, metavar="SECONDS", help="for another merge to end (default: 60)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Merge and say what was done."""
+    try:
+        report = merge(args.shards, args.into, wait_s=args.wait)
+    except (ValueError, FolderBusyError, OSError) as error:
+        print(f"mlxcache merge: {error}", file=sys.stderr)
+        return 2
+    for note in report.notes:
+        print(f"note: {note}", file=sys.stderr)
+    for conflict in report.conflicts:
+        print(f"conflict: {conflict}", file=sys.stderr)
+    print(
+        f"{args.into}: {report.added} files added, {report.joined} joined, {report.unchanged} already there, "
+        f"{len(report.conflicts)} conflicts"
+    )
+    return 1 if report.conflicts else 0

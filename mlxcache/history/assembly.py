@@ -1,0 +1,248 @@
+"""Puts what was read into the table: one allocation a column, filled file by file in commit order."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from mlxcache.history.asv_columns import STATUS_NAMES, ParsedFile, Spread
+from mlxcache.history.cases import Cases, Codes, Places, code_type
+from mlxcache.history.commits import Commit
+from mlxcache.history.reading import ResultFile
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Extras:
+    """Which columns beyond the usual ones the table has."""
+
+    host: bool = False
+    samples: bool = False
+    quartiles: bool = False
+    timing: bool = False
+    params: Sequence[str] = ()  # names of parameters that get a column
+
+
+def assemble(
+    files: Sequence[ResultFile], cases: Cases, commits: dict[str, Commit], extras: Extras
+) -> pd.DataFrame:
+    """The table of all values that the files keep; `commits` is by the names that the files use.
+
+    Takes the values out of the files on the way: a large tree has no memory for both.
+    """
+    table = _Table(files, cases, commits, extras)
+    for index in range(len(table.files)):
+        table.fill(index)
+    return table.frame()
+
+
+class _Labels:
+    """The categories of what is the same for all values of a file."""
+
+    def __init__(self, labels: Iterable[str]) -> None:
+        self.names = sorted(set(labels))
+        self.code = {name: code for code, name in enumerate(self.names)}
+
+    def column(self, n: int) -> Array:
+        return np.empty(n, code_type(len(self.names)))
+
+
+class _Table:
+    def __init__(
+        self, files: Sequence[ResultFile], cases: Cases, commits: dict[str, Commit], extras: Extras
+    ) -> None:
+        self._cases = cases
+        self._commits = commits
+        self._extras = extras
+        self._machines = _Labels(file.kind for file in files)
+        self._hosts = _Labels(file.host for file in files)
+        self._envs = _Labels(file.parsed.head.env for file in files)
+        self._paths = _Labels(file.path for file in files)
+        self.files = sorted(files, key=self._rank)
+        self._series = _Series([self._rank(file)[1:3] for file in self.files], self.files, cases.rank)
+        self._of_case: dict[str, tuple[Codes, Sequence[str]]] = {
+            "benchmark": (cases.benchmark, cases.benchmark_names),
+            "params": (cases.params, cases.params_names),
+            "version": (cases.version, cases.version_names),
+            "unit": (cases.unit, cases.unit_names),
+        }
+        for name in extras.params:
+            self._of_case[f"param_{name}"] = (cases.param_codes[name], cases.param_names[name])
+        self._columns = self._allocate(sum(map(len, files)))
+        self._filled = 0
+
+    def _rank(self, file: ResultFile) -> tuple[int, int, int, int]:
+        head = file.parsed.head
+        return (
+            self._commits[head.commit].index,
+            self._machines.code[file.kind],
+            self._envs.code[head.env],
+            self._paths.code[file.path],
+        )
+
+    def _allocate(self, n: int) -> dict[str, Array]:
+        columns: dict[str, Array] = {
+            "machine": self._machines.column(n),
+            "commit": np.empty(n, code_type(len(self._commits))),
+            "commit_index": np.empty(n, np.int32),
+            "commit_date": np.empty(n, "datetime64[s]"),
+            "env": self._envs.column(n),
+            "benchmark": np.empty(n, self._cases.benchmark.dtype),
+        }
+        for name, (codes, _) in self._of_case.items():
+            if name.startswith("param_"):
+                columns[name] = np.empty(n, codes.dtype)
+        columns |= {
+            "params": np.empty(n, self._cases.params.dtype),
+            "version": np.empty(n, self._cases.version.dtype),
+            "value": np.empty(n),
+            "unit": np.empty(n, self._cases.unit.dtype),
+            "ci_low": np.empty(n),
+            "ci_high": np.empty(n),
+            "n_samples": np.empty(n, np.int32),
+            "status": np.empty(n, np.int8),
+            "series": np.empty(n, np.int32),
+            "file": self._paths.column(n),
+        }
+        if self._extras.host:
+            columns["host"] = self._hosts.column(n)
+        if self._extras.quartiles:
+            columns |= {"q_25": np.empty(n), "q_75": np.empty(n)}
+        if self._extras.samples:
+            columns["samples"] = np.full(n, None, object)
+        if self._extras.timing:
+            columns |= {"started_at": np.empty(n, "datetime64[ms]"), "duration": np.empty(n, np.float32)}
+        return columns
+
+    def fill(self, index: int) -> None:
+        """Put one file's values into the columns, and take them out of the file."""
+        file = self.files[index]
+        parsed, keep = file.parsed, file.keep
+        cases = file.cases if keep is None else file.cases[keep]
+        rows = slice(self._filled, self._filled + len(cases))
+        self._filled = rows.stop
+        columns = {name: column[rows] for name, column in self._columns.items()}
+
+        commit = self._commits[parsed.head.commit]
+        columns["machine"].fill(self._machines.code[file.kind])
+        columns["commit"].fill(commit.index)
+        columns["commit_index"].fill(commit.index)
+        columns["commit_date"].fill(_date(commit.date_s))
+        columns["env"].fill(self._envs.code[parsed.head.env])
+        columns["file"].fill(self._paths.code[file.path])
+        if self._extras.host:
+            columns["host"].fill(self._hosts.code[file.host])
+        for name, (codes, _) in self._of_case.items():
+            np.take(codes, cases, out=columns[name], mode="clip")  # no case is out of range
+        for name, values in (
+            ("series", self._series.numbers(index)),
+            ("value", parsed.values),
+            ("ci_low", parsed.ci_low),
+            ("ci_high", parsed.ci_high),
+            ("n_samples", parsed.n_samples),
+            ("status", parsed.status),
+        ):
+            columns[name][:] = values if keep is None else values[keep]
+        if parsed.spread is not None:
+            self._fill_spread(columns, parsed.spread, slice(None) if keep is None else keep)
+        if self._extras.timing:
+            row = self._cases.row_of_value(parsed.layout)
+            row = row if keep is None else row[keep]
+            columns["started_at"][:] = _dates_ms(parsed.row_started_ms)[row]
+            columns["duration"][:] = parsed.row_duration_s[row]
+        file.parsed = _emptied(parsed)
+
+    def _fill_spread(
+        self, columns: dict[str, Array], spread: Spread, keep: slice | npt.NDArray[np.bool_]
+    ) -> None:
+        if self._extras.quartiles:
+            columns["q_25"][:] = spread.q_25[keep]
+            columns["q_75"][:] = spread.q_75[keep]
+        if self._extras.samples:
+            pieces = np.full(len(spread.q_25), None, object)
+            for value in np.flatnonzero(np.diff(spread.offsets)).tolist():
+                pieces[value] = spread.samples[spread.offsets[value] : spread.offsets[value + 1]]
+            columns["samples"][:] = pieces[keep]
+
+    def frame(self) -> pd.DataFrame:
+        """The columns as a frame; text columns become categories."""
+        ordered = sorted(
+            {commit.name: commit for commit in self._commits.values()}.values(), key=lambda c: c.index
+        )
+        labels: dict[str, Sequence[str]] = {
+            "machine": self._machines.names,
+            "commit": [commit.name for commit in ordered],
+            "env": self._envs.names,
+            "status": STATUS_NAMES,
+            "file": self._paths.names,
+            "host": self._hosts.names,
+            **{name: names for name, (_, names) in self._of_case.items()},
+        }
+        data: dict[str, Any] = {}
+        for name in list(self._columns):
+            column = self._columns.pop(name)
+            if name in labels:
+                categories = pd.Index(list(labels[name]), dtype="str")
+                dtype = pd.CategoricalDtype(categories, ordered=name == "commit")
+                data[name] = pd.Categorical.from_codes(column, dtype=dtype)
+            else:
+                data[name] = column
+        return pd.DataFrame(data, copy=False)
+
+
+class _Series:
+    """Numbers the series of all files, by machine, environment, benchmark, version and parameters."""
+
+    def __init__(self, places: Sequence[tuple[int, int]], files: Sequence[ResultFile], rank: Codes) -> None:
+        self._places = places
+        self._cases = [file.cases for file in files]
+        self._rank = rank
+        # Files of one layout share their array of cases, so few have to be looked at.
+        layouts: dict[tuple[int, int], dict[int, Places]] = defaultdict(dict)
+        for place, cases in zip(places, self._cases, strict=True):
+            layouts[place][id(cases)] = cases
+        self._present: dict[tuple[int, int], tuple[int, Array]] = {}
+        self._known: dict[tuple[tuple[int, int], int], npt.NDArray[np.int32]] = {}
+        first = 0
+        for place in sorted(layouts):
+            seen = np.zeros(len(rank), np.bool_)
+            for cases in layouts[place].values():
+                seen[rank[cases[cases >= 0]]] = True
+            present = np.flatnonzero(seen)
+            self._present[place] = (first, present)
+            first += len(present)
+
+    def numbers(self, index: int) -> npt.NDArray[np.int32]:
+        """The series of each value of the file at that index."""
+        place, cases = self._places[index], self._cases[index]
+        key = (place, id(cases))
+        if key not in self._known:
+            first, present = self._present[place]
+            self._known[key] = (first + np.searchsorted(present, self._rank[cases])).astype(np.int32)
+        return self._known[key]
+
+
+def _date(seconds: int | None) -> np.datetime64:
+    return np.datetime64("NaT", "s") if seconds is None else np.datetime64(seconds, "s")
+
+
+_NOT_A_TIME: Final = np.iinfo(np.int64).min  # what numpy stores for NaT
+
+
+def _dates_ms(milliseconds: npt.NDArray[np.float64]) -> Array:
+    known = np.abs(milliseconds) < 1e15  # false for NaN
+    whole = np.where(known, milliseconds, 0).astype(np.int64)
+    return np.where(known, whole, _NOT_A_TIME).astype("datetime64[ms]")
+
+
+def _emptied(parsed: ParsedFile) -> ParsedFile:
+    none = np.empty(0)
+    counts, status = np.empty(0, np.int32), np.empty(0, np.int8)
+    return ParsedFile(parsed.head, b"", none, status, none, none, counts, none, none, [])

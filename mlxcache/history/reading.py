@@ -1,0 +1,194 @@
+"""Reads machine folders into what the table is made of, and settles which of the same values count."""
+
+from __future__ import annotations
+
+import gc
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from mlxcache.history.asv_columns import OK, UNUSABLE, ParsedFile
+from mlxcache.history.asv_facts import Benchmark, read_benchmarks, read_machine
+from mlxcache.history.asv_json import Fault
+from mlxcache.history.cases import Cases, Places
+from mlxcache.history.machines import Rule, kind_of
+from mlxcache.history.parse_ahead import ParseAhead
+from mlxcache.history.parse_cache import ParseCache
+from mlxcache.history.problems import Problem
+from mlxcache.history.progress import progress
+from mlxcache.history.tree import MachineFolder
+
+# what a results file repeats of its machine.json
+_MACHINE_FIELDS: Final = frozenset({"os", "arch", "cpu", "num_cpu", "ram"})
+
+
+@dataclass(slots=True)
+class ResultFile:
+    """One file that has its place: whose machine, which cases, and which of its values are used."""
+
+    path: str
+    host: str  # the machine's own name
+    kind: str  # what it counts as
+    parsed: ParsedFile
+    cases: Places  # of each value, -1 where its benchmark is not wanted
+    keep: npt.NDArray[np.bool_] | None = None  # None: all values
+
+    def __len__(self) -> int:
+        return len(self.cases) if self.keep is None else int(np.count_nonzero(self.keep))
+
+
+class Reader:
+    """Reads machine folders one after the other; the attributes hold what was found."""
+
+    def __init__(
+        self, rules: Sequence[Rule], wanted: re.Pattern[str] | None, cache: Path | None, *, spread: bool
+    ) -> None:
+        self._rules = rules
+        self._cache = cache
+        self._spread = spread
+        self._seen_benchmarks: set[Path] = set()
+        self.files: list[ResultFile] = []
+        self.problems: list[Problem] = []
+        self.machines: dict[str, dict[str, Any]] = {}
+        self.benchmarks: dict[str, Benchmark] = {}
+        self.cases = Cases(self.benchmarks, wanted)
+
+    def read(self, folders: Sequence[MachineFolder], show_progress: bool | None = None) -> None:
+        """Read every file of the folders; what cannot be used ends in `problems`."""
+        for folder in folders:
+            self._read_benchmarks(folder.benchmarks_file)
+        work = [(folder, path) for folder in folders for path in folder.files]
+        current: MachineFolder | None = None
+        cache = ParseCache(None, Path(), spread=self._spread)
+        facts: dict[str, Any] = {}
+        with _no_garbage_collection(), ParseAhead(self._cache, spread=self._spread) as ahead:
+            for index, (folder, path) in enumerate(progress(work, "reading results", enabled=show_progress)):
+                if folder is not current:
+                    cache.prune()
+                    current = folder
+                    cache = ParseCache(self._cache, folder.path, spread=self._spread)
+                    facts, faults = read_machine(folder.machine_file)
+                    self._report(folder.machine_file, faults)
+                try:
+                    data = path.read_bytes()
+                except OSError as error:
+                    self.problems.append(Problem(str(path), "", f"cannot be read: {error.strerror or error}"))
+                    continue
+                self._add(path, cache.parse(data, path.name), folder, facts)
+                if cache.last_missed_bytes:
+                    ahead.missed(cache.last_missed_bytes, partial(_paths, work, index + 1))
+        cache.prune()
+
+    def _read_benchmarks(self, path: Path) -> None:
+        if path in self._seen_benchmarks:
+            return
+        self._seen_benchmarks.add(path)
+        found, faults = read_benchmarks(path)
+        self._report(path, faults)
+        for name, benchmark in found.items():
+            self.benchmarks.setdefault(name, benchmark)
+
+    def _report(self, path: Path, faults: Iterable[Fault]) -> None:
+        self.problems += [Problem(str(path), fault.row, fault.reason, fault.n_values) for fault in faults]
+
+    def _add(self, path: Path, parsed: ParsedFile, folder: MachineFolder, facts: dict[str, Any]) -> None:
+        self._report(path, parsed.faults)
+        if not parsed.head.commit or not parsed.head.env:
+            return
+        stated = facts.get("machine")
+        stated = stated if isinstance(stated, str) else ""
+        host = parsed.head.machine or stated or folder.path.name
+        if stated and host != stated:
+            why = (
+                f"it is of machine {host!r}, but the folder's machine.json says {stated!r}: kept as {host!r}"
+            )
+            self.problems.append(Problem(str(path), "", why))
+            facts = {}
+        known = {key: value for key, value in parsed.head.params.items() if key in _MACHINE_FIELDS}
+        known.update(facts)
+        kind = kind_of(host, known, self._rules)
+        machine = self.machines.setdefault(kind, {"hosts": []})
+        if host not in machine["hosts"]:
+            machine["hosts"].append(host)
+        for key, value in known.items():
+            if key not in ("machine", "version"):
+                machine.setdefault(key, value)
+        cases = self.cases.codes(parsed.layout)
+        keep = (parsed.status != UNUSABLE) & (cases >= 0)
+        self.files.append(ResultFile(str(path), host, kind, parsed, cases, None if keep.all() else keep))
+
+    def recorded_dates(self) -> dict[str, int | None]:
+        """Each commit's date as the results record it, in seconds; the earliest where files differ."""
+        recorded: dict[str, int | None] = {}
+        for file in self.files:
+            head = file.parsed.head
+            date = head.date_ms // 1000 if head.date_ms is not None else None
+            known = recorded.get(head.commit)
+            recorded[head.commit] = date if known is None else known if date is None else min(date, known)
+        return recorded
+
+
+def _paths(work: Sequence[tuple[MachineFolder, Path]], start: int) -> list[tuple[str, str]]:
+    return [(str(path.absolute()), str(folder.path.absolute())) for folder, path in work[start:]]
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Millions of numbers in lists would make the collector search them over and over for cycles."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def settle_duplicates(files: Iterable[ResultFile], full_name: Callable[[str], str]) -> list[Problem]:
+    """Where files share host, commit and environment, count equal values once and keep different ones.
+
+    `full_name` tells when two names are the same commit.
+    """
+    groups: dict[tuple[str, str, str], list[ResultFile]] = defaultdict(list)
+    for file in files:
+        head = file.parsed.head
+        groups[file.host, full_name(head.commit), head.env].append(file)
+    problems: list[Problem] = []
+    for group in groups.values():
+        for position, later in enumerate(group):
+            for earlier in group[:position]:
+                problems += _compare(earlier, later)
+    return problems
+
+
+def _compare(earlier: ResultFile, later: ResultFile) -> list[Problem]:
+    used = np.ones(len(later.cases), np.bool_) if later.keep is None else later.keep
+    order = np.argsort(earlier.cases, kind="stable")
+    if not len(order):
+        return []
+    # the place in the earlier file of each case of the later one, or some other place
+    found = np.searchsorted(earlier.cases, later.cases, sorter=order)
+    places = order[np.minimum(found, len(order) - 1)]
+    both = (earlier.cases[places] == later.cases) & used
+    if earlier.keep is not None:
+        both &= earlier.keep[places]
+    a, b = earlier.parsed, later.parsed
+    same = both & (a.status[places] == b.status) & ((a.values[places] == b.values) | (b.status != OK))
+    n_same, n_other = int(same.sum()), int((both & ~same).sum())
+    problems = []
+    if n_same:
+        later.keep = used & ~same
+        why = f"{n_same} of its values are in {earlier.path} as well: counted once"
+        problems.append(Problem(later.path, "", why, n_same))
+    if n_other:
+        why = f"{n_other} of its values are in {earlier.path} as well, but differ: both are kept"
+        problems.append(Problem(later.path, "", why))
+    return problems
