@@ -214,7 +214,7 @@ def _measured(
         bench = sorted({selector(row) for row in still_open.to_dict("records")})
         if look + 1 < _LOOKS:
             _say(f"{len(still_open)} series are still open: measuring them again")
-    notices = list(failures)
+    notices = [*failures, *rows.attrs["notices"]]
     if overall(rows["verdict"].tolist(), share) is Verdict.INCONCLUSIVE:
         notices.append("what is inconclusive is not fine: a quieter machine or more --rounds would tell")
     return rows, notices
