@@ -14,7 +14,6 @@ import itertools
 import json
 import math
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -22,13 +21,14 @@ from pathlib import Path
 import numpy as np
 
 from mlxcache.history import labelled
+from mlxcache.history.atomic import write_atomically
 from mlxcache.history.control import divide
 from mlxcache.history.detectors import AsvDetector, PeltDetector, ThresholdDetector
 from mlxcache.history.labelled import STEP_SIZES, LabelledSeries, Split, Step
 from mlxcache.history.noise import FloatArray, short_term_sigma
 from mlxcache.history.rerun import Outcome, Rerun, confirm, narrow, search_range
 from mlxcache.history.scoring import HIT_WITHIN, Detection, Score, add_scores, score_series
-from mlxcache.history.segments import Change, find_changes, for_rerun, log_values
+from mlxcache.history.segments import Change, Method, find_changes, log_values
 from mlxcache.history.significance import RankTest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -117,7 +117,7 @@ class Rerunner:
         """Detections that a rerun confirmed."""
         x, _ = log_values(series.values)
         found = []
-        for change in find_changes(x, for_rerun()):
+        for change in find_changes(x, Method().for_rerun()):
             rerun, place = self._measure_again(series, change, x)
             self.comparisons += rerun.comparisons
             self.candidates += 1
@@ -172,7 +172,7 @@ def latency(finder: Finder, split: Split, repeats: int) -> tuple[float, float]:
 
 def calibration(split: Split, repeats: int) -> list[dict[str, float]]:
     """Confidence as stated against the share that was right, in five bins."""
-    method = for_rerun()
+    method = Method().for_rerun()
     stated: list[float] = []
     right: list[bool] = []
     corpus = [
@@ -354,13 +354,6 @@ def replace_tables(page: str, numbers: dict[str, object]) -> str:
     return f"{head}{start}\n" + "\n".join(lines) + f"\n{end}{tail}"
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Either the old file or the new one, never half of it."""
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as handle:
-        handle.write(text)
-    Path(handle.name).replace(path)
-
-
 def main() -> None:
     """Measure, then write both files (or print)."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -374,8 +367,8 @@ def main() -> None:
     if args.print:
         print(text)
         return
-    write_atomically(page, text)
-    write_atomically(page.with_suffix(".json"), json.dumps(numbers, indent=1) + "\n")
+    write_atomically(page, text.encode())
+    write_atomically(page.with_suffix(".json"), (json.dumps(numbers, indent=1) + "\n").encode())
 
 
 if __name__ == "__main__":

@@ -75,20 +75,18 @@ def apply_confirmations(
                 changes.loc[i, "confirmed"] = True
                 if row["state"] == "candidate":
                     changes.loc[i, "state"] = "confirmed"
-                _note(changes, i, confirmation, order, row)
+                _note(changes, i, confirmation, row)
+            elif confirmation.outcome == "undecided":
+                _note(changes, i, confirmation, row)
             break
     return changes[~refuted].reset_index(drop=True), changes[refuted].reset_index(drop=True)
 
 
-def _note(
-    changes: pd.DataFrame,
-    i: int,
-    confirmation: Confirmation,
-    order: Mapping[str, int],
-    row: Mapping[Any, Any],
-) -> None:
+def _note(changes: pd.DataFrame, i: int, confirmation: Confirmation, row: Mapping[Any, Any]) -> None:
     text = f"a rerun of {confirmation.pairs} pairs measured {confirmation.change:+.1%}"
-    if (confirmation.before, confirmation.after) != (row["before"], row["after"]):
+    if confirmation.outcome == "undecided":
+        text += f" ({confirmation.low:+.1%} to {confirmation.high:+.1%}), which decides nothing"
+    elif (confirmation.before, confirmation.after) != (row["before"], row["after"]):
         text += f" between {confirmation.before[:8]} and {confirmation.after[:8]}"
     changes.loc[i, "note"] = "; ".join(filter(None, [row["note"], text]))
 

@@ -10,6 +10,7 @@ beside it; this module names the commits and says what became of each change.
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from mlxcache.history.segments import Change, Method
 from mlxcache.history.series_table import (
     KEY_COLUMNS,
     Key,
+    Task,
     as_tasks,
     control_test,
     find_controls,
@@ -140,8 +142,17 @@ def change_points(
     keys = series_keys(table)
     is_control_benchmark = control_test(control)
     controls = find_controls(table, keys, is_control_benchmark)
-    tasks = as_tasks(table, keys, controls)
-    found = judge_all(tasks, chosen, jobs=jobs, show_progress=show_progress)
+    reruns = list(confirmations)
+    asked = {confirmation.key()[1:] for confirmation in reruns}
+    tasks: list[Task] = []
+    again: list[Task] = []
+    for task in as_tasks(table, keys, controls):
+        # What was worth a rerun may be below the threshold of a page without one.
+        (again if (*task.key[1:5],) in asked else tasks).append(task)
+    found = itertools.chain(
+        judge_all(tasks, chosen, jobs=jobs, show_progress=show_progress),
+        judge_all(again, chosen.for_rerun(), jobs=1, show_progress=show_progress),
+    )
     names = _commit_names(table)
     facts = df.attrs.get("benchmarks", {})
     rows: list[dict[str, Any]] = []
@@ -165,7 +176,11 @@ def change_points(
     changes = _frame(rows)
     changes["range_commits"] = range_commits(df, changes)
     changes, documentation = without_documentation(changes, repo, chosen.min_confidence)
-    changes, refuted = apply_confirmations(changes, confirmations, df)
+    changes, refuted = apply_confirmations(changes, reruns, df)
+    unsure = (changes["confidence"] < chosen.min_confidence) | (
+        changes["magnitude"].abs() < chosen.min_change - 1e-9
+    )
+    changes = changes[~unsure | changes["confirmed"]]
     order = ["after_index", "confidence", "series"]
     changes = changes.sort_values(order, ascending=[False, False, True], ignore_index=True)
     changes.attrs = {"set_aside": SetAside(refuted, documentation, _frame(machine_rows))}

@@ -27,6 +27,7 @@ from mlxcache.history.noise import FloatArray, short_term_sigma
 from mlxcache.history.paired import MIN_PAIRS, paired_change
 from mlxcache.history.series_table import (
     KEY_COLUMNS,
+    ControlTest,
     Key,
     Task,
     as_tasks,
@@ -40,6 +41,7 @@ from mlxcache.history.verdicts import Estimate, Limits, adjusted_p_values, furth
 # What two runs of one commit differ by where no history tells (standard deviation).
 _RUN_TO_RUN: Final = 0.03
 _ENOUGH_HISTORY: Final = 6
+_CONTROL_MOVED: Final = 0.01
 _Z_99: Final = 2.5758
 
 COLUMNS: Final = (
@@ -119,7 +121,7 @@ def compare(
         the benchmark that values were divided by, or "" already_on_base       what base had already lost, or
         "" note                  what else a reader must know, or ""
 
-        `attrs["notices"]` lists what holds for the whole comparison.
+        Controls are not among them. `attrs["notices"]` lists what holds for the whole comparison.
 
     Raises:
         ValueError: a commit is not in the table, or its name is not unique; a column is missing.
@@ -136,9 +138,13 @@ def compare(
         if not all(len(place) for place in places):
             continue
         at_base, at_head = int(places[0][0]), int(places[1][0])
-        rows.append(_stored(task, at_base, at_head, spread.get(task.number, 0.0), controls.name_for(task.key)))
+        rows.append(
+            _stored(task, at_base, at_head, spread.get(task.number, 0.0), controls.name_for(task.key))
+        )
+    rows, notices = _without_controls(rows, control_test(control))
     frame = _finish(rows, base, head, limits or Limits(), higher_better, df, base_changes)
-    frame.attrs["notices"] = ["stored results were not interleaved: --measure settles what stays inconclusive"]
+    notices.append("stored results were not interleaved: --measure settles what stays inconclusive")
+    frame.attrs["notices"] = notices
     return frame
 
 
@@ -185,8 +191,13 @@ def compare_rounds(
     rows = []
     for key, wide in pairs.items():
         beside = controls.get((key.machine, key.env))
-        rows.append(_paired(key, wide, pairs[beside] if beside is not None and beside != key else None, beside))
-    return _finish(rows, base, head, limits or Limits(), higher_better, rounds, base_changes)
+        rows.append(
+            _paired(key, wide, pairs[beside] if beside is not None and beside != key else None, beside)
+        )
+    rows, notices = _without_controls(rows, is_control)
+    frame = _finish(rows, base, head, limits or Limits(), higher_better, rounds, base_changes)
+    frame.attrs["notices"] = notices
+    return frame
 
 
 def _resolve(table: pd.DataFrame, name: str, role: str) -> str:
@@ -288,6 +299,16 @@ def _paired(key: Key, wide: pd.DataFrame, control: pd.DataFrame | None, control_
         name,
         "",
     )
+
+
+def _without_controls(rows: list[_Row], is_control: ControlTest) -> tuple[list[_Row], list[str]]:
+    """Controls are not judged: where one moved, the machine did, and that is worth a remark."""
+    notices = [
+        f"the control {row.key.benchmark} moved by {row.change:+.1%}: {row.key.machine} was not steady"
+        for row in rows
+        if is_control(row.key.benchmark) and row.p_value < _CONTROL_MOVED
+    ]
+    return [row for row in rows if not is_control(row.key.benchmark)], notices
 
 
 def _finish(

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
+
+from mlxcache.history.atomic import write_atomically
 
 FILE_NAME = "confirmations.jsonl"
 
@@ -113,21 +114,7 @@ def write_confirmations(results: str | os.PathLike[str], new: Iterable[Confirmat
                 if old is None or (old.key(), old.candidate_before, old.candidate_after) not in replaced:
                     kept.append(line)
         lines = [*kept, *(json.dumps(asdict(c), sort_keys=True) for c in additions)]
-        replace_file(path, "".join(line + "\n" for line in lines))
+        text = "".join(line + "\n" for line in lines)
+        write_atomically(path, text.encode("utf-8", errors="surrogateescape"))
         written.append(path)
     return written
-
-
-def replace_file(path: Path, text: str) -> None:
-    """Write `text` so that a reader, or a crash, meets the old file or the new one and nothing between."""
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import platform
 import subprocess
 import sys
 import tempfile
@@ -96,6 +97,18 @@ def merge_base(repo: str | os.PathLike[str], one: str, other: str) -> str | None
         ["git", "-C", str(repo), "merge-base", one, other], capture_output=True, text=True, check=False
     )
     return done.stdout.strip() or None if done.returncode == 0 else None
+
+
+def this_machine() -> str:
+    """This machine's name as asv would record it: from ~/.asv-machine.json, else the host's."""
+    host = platform.node()
+    try:
+        known = json.loads((Path.home() / ".asv-machine.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return host
+    names = [name for name, facts in known.items() if isinstance(facts, dict)]
+    name = host if host in names or len(names) != 1 else names[0]
+    return str(known[name].get("machine", name)) if name in names else host
 
 
 def run_driver(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import NormalDist
 
 import numpy as np
@@ -51,13 +51,16 @@ class Method:
     reach: int = 4
     weights: tuple[float, ...] = WEIGHTS
 
+    def for_rerun(self) -> Method:
+        """This method, picking what is worth measuring again: unsure and slightly small changes too.
 
-def for_rerun() -> Method:
-    """The method that picks what is worth measuring again: unsure and slightly small candidates too.
-
-    A rerun throws the wrong ones out, so here recall counts and precision does not.
-    """
-    return Method(min_change=0.02, min_confidence=0.1)
+        A rerun throws the wrong ones out, so here recall counts and precision does not.
+        """
+        return replace(
+            self,
+            min_change=0.8 * self.min_change,
+            min_confidence=min(0.1, self.min_confidence),
+        )
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,119 @@
+"""`mlxcache regressions`: the changes in a history of asv results.
+
+Exit status: 0 no standing regression, 1 there are some, 2 it could not be done.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import pandas as pd
+
+from mlxcache.dashboard.changes_report import render, standing
+from mlxcache.dashboard.report import FORMATS
+from mlxcache.history.change_table import change_points
+from mlxcache.history.commits import RepositoryError
+from mlxcache.history.confirmations import Confirmation, read_confirmations, write_confirmations
+from mlxcache.history.confirming import NotMeasured, candidates, confirm_changes
+from mlxcache.history.measuring import DEFAULT_ROUNDS, MeasureError, find_config, this_machine
+from mlxcache.history.segments import Method
+from mlxcache.history.table import load
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument(
+        "--results", default="results", metavar="DIR", help="asv results (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--repo", metavar="DIR", help="the repository; without it commits are ordered by date"
+    )
+    parser.add_argument("--branch", default="HEAD", help="whose history (default: %(default)s)")
+    parser.add_argument("--bench", metavar="REGEX", help="only these benchmarks")
+    parser.add_argument(
+        "--control", default="auto", metavar="REGEX", help="the control benchmark (default: by name)"
+    )
+    parser.add_argument("--format", choices=FORMATS, default="text")
+    parser.add_argument("--plots", metavar="DIR", help="write one figure for each change")
+    parser.add_argument(
+        "--confirm", action="store_true", help="measure each candidate's commits again, through asv"
+    )
+    parser.add_argument("--narrow", action="store_true", help="with --confirm: go on to the single commit")
+    parser.add_argument(
+        "--rounds", type=int, default=DEFAULT_ROUNDS, metavar="N", help="pairs a batch of a rerun"
+    )
+    parser.add_argument(
+        "--any-machine", action="store_true", help="confirm other machines' candidates here as well"
+    )
+    parser.add_argument(
+        "--config", metavar="FILE", help="asv.conf.json for --confirm (default: the one in --repo)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    try:
+        df = load(args.results, repo=args.repo, branch=args.branch, benchmarks=args.bench)
+        if df.empty:
+            raise MeasureError(f"no values in {args.results}; `mlxcache doctor {args.results}` says why")
+        notices = [*df.attrs["notices"]]
+        if df.attrs["problems"]:
+            notices.append(f"{df.attrs['problems'].summary()}; `mlxcache doctor {args.results}` lists them")
+        if args.confirm:
+            notices += _confirm(df, args)
+        changes = _changes(df, args, notices)
+    except (MeasureError, RepositoryError, ValueError, OSError) as error:
+        print(f"mlxcache regressions: {error}", file=sys.stderr)
+        return 2
+    sys.stdout.write(render(changes, args.format, notices))
+    if args.plots:
+        from mlxcache.dashboard.plots import plot_changes
+
+        written = plot_changes(df, changes, Path(args.plots))
+        print(f"{len(written)} figures in {args.plots}", file=sys.stderr)
+    return 1 if len(standing(changes)) else 0
+
+
+def _changes(
+    df: pd.DataFrame, args: argparse.Namespace, notices: list[str], method: Method | None = None
+) -> pd.DataFrame:
+    confirmations, problems = read_confirmations(args.results)
+    notices += problems
+    return change_points(df, method=method, control=args.control, repo=args.repo, confirmations=confirmations)
+
+
+def _confirm(df: pd.DataFrame, args: argparse.Namespace) -> list[str]:
+    """Measure the candidates again; every answer is on disk before the next one is asked for."""
+    if args.repo is None:
+        raise MeasureError("--confirm needs the repository: give --repo")
+    config = find_config(args.config or args.repo)
+    changes = _changes(df, args, [], Method().for_rerun())
+    machine = None if args.any_machine else this_machine()
+    waiting = candidates(changes, machine)
+    elsewhere = len(candidates(changes, None)) - len(waiting)
+    notices = []
+    if elsewhere:
+        notices.append(f"{elsewhere} candidates are of other machines than {machine}: not measured here")
+    answers = confirm_changes(
+        waiting, config=config, repo=args.repo, rounds=args.rounds, narrowing=args.narrow, say=_say
+    )
+    for answer in answers:
+        if isinstance(answer, Confirmation):
+            write_confirmations(args.results, [answer])
+            _say(f"  {answer.outcome}: {answer.change:+.1%} ({answer.low:+.1%} to {answer.high:+.1%})")
+        else:
+            notices.append(_why(answer))
+            _say(f"  not measured: {answer.reason}")
+    return notices
+
+
+def _why(answer: NotMeasured) -> str:
+    row = answer.change
+    where = f"{row['before'][:8]}..{row['after'][:8]}"
+    return f"{row['benchmark']} at {where} was not measured: {answer.reason}"
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,117 @@
+"""The list of changes that `mlxcache regressions` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from mlxcache.dashboard.report import (
+    Format,
+    as_json,
+    before_after,
+    code,
+    cut,
+    interval,
+    label,
+    markdown_table,
+    records,
+    text_table,
+)
+from mlxcache.dashboard.units import format_change
+
+_HEADER = (
+    "benchmark",
+    "change",
+    "95 % interval",
+    "before -> after",
+    "commits",
+    "state",
+    "confidence",
+    "machine",
+)
+
+
+def standing(changes: pd.DataFrame) -> pd.DataFrame:
+    """Regressions that nothing took back."""
+    return changes[(changes["direction"] == "regression") & (changes["state"] != "recovered")]
+
+
+def render(changes: pd.DataFrame, how: Format, notices: Sequence[str] = ()) -> str:
+    """All changes in one of the three formats; ends with a newline."""
+    if how == "json":
+        aside = changes.attrs.get("set_aside")
+        return as_json(
+            {
+                "regressions": len(standing(changes)),
+                "notices": list(notices),
+                "changes": records(changes),
+                "refuted": records(aside.refuted) if aside is not None else [],
+                "documentation_only": records(aside.documentation) if aside is not None else [],
+                "machine": records(aside.machine) if aside is not None else [],
+            }
+        )
+    markdown = how == "markdown"
+    lines = [f"### {_headline(changes)}" if markdown else _headline(changes)]
+    for title, rows in _parts(changes):
+        if rows.empty:
+            continue
+        shown, rest = cut(rows)
+        cells = [_cells(row, markdown=markdown) for row in shown.to_dict("records")]
+        name = f"**{title}** ({len(rows)})" if markdown else f"{title} ({len(rows)})"
+        lines += ["", name, ""] if markdown else ["", name]
+        lines += markdown_table(_HEADER, cells) if markdown else text_table(_HEADER, cells)
+        lines += ["", rest] if rest else []
+    if notices:
+        lines += ["", *((f"> {notice}" if markdown else f"note: {notice}") for notice in notices)]
+    return "\n".join(lines) + "\n"
+
+
+def _headline(changes: pd.DataFrame) -> str:
+    now = standing(changes)
+    confirmed = int(now["confirmed"].sum())
+    if now.empty:
+        return "No standing regressions"
+    return (
+        f"{len(now)} standing regression{'s' * (len(now) != 1)}: "
+        f"{confirmed} confirmed, {len(now) - confirmed} candidate{'s' * (len(now) - confirmed != 1)}"
+    )
+
+
+def _parts(changes: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
+    worse = changes["direction"] == "regression"
+    parts = [
+        ("Regressions", standing(changes)),
+        ("Recovered regressions", changes[worse & (changes["state"] == "recovered")]),
+        ("Improvements", changes[~worse]),
+    ]
+    aside = changes.attrs.get("set_aside")
+    if aside is not None:
+        parts += [
+            ("Refuted by a rerun", aside.refuted),
+            ("Only documentation changed there", aside.documentation),
+            ("The machine's own", aside.machine),
+        ]
+    return parts
+
+
+def _cells(row: Mapping[Any, Any], *, markdown: bool) -> list[str]:
+    arrow = "▲" if row["magnitude"] > 0 else "▼"
+    commits = f"{row['before'][:8]}..{row['after'][:8]}"
+    if row["range_commits"] > 1:
+        commits += f" ({row['range_commits']} commits)"
+    name = code(label(row)) if markdown else label(row)
+    state = row["state"]
+    if state == "recovered":
+        state += f" at {row['recovered_at'][:8]}"
+    return [
+        name + (f" [{row['note']}]" if row["note"] else ""),
+        f"{arrow} {format_change(row['magnitude'])}",
+        interval(row["magnitude_low"], row["magnitude_high"]),
+        before_after(row, "value_before", "value_after"),
+        commits,
+        state,
+        f"{row['confidence']:.2f}",
+        str(row["machine"]),
+    ]

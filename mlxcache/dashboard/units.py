@@ -1,0 +1,32 @@
+"""Numbers as people read them: 12.3 ms, 4.1 MiB, +5.2 %."""
+
+from __future__ import annotations
+
+import math
+
+_SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+_BYTES = ((2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
+
+
+def format_value(value: float, unit: str) -> str:
+    """Three significant digits, in a unit that fits."""
+    if not math.isfinite(value):
+        return "n/a"
+    scales = {"seconds": _SECONDS, "bytes": _BYTES}.get(unit)
+    if scales is None:
+        return f"{value:.3g} {unit}".strip()
+    # 999.6 µs would be "1e+03 µs" in three digits.
+    size = abs(float(f"{value:.3g}"))
+    scale, name = next(((s, n) for s, n in scales if size >= s), scales[-1])
+    shown = value / scale
+    digits = max(0, 2 - math.floor(math.log10(abs(shown)))) if shown else 0
+    return f"{shown:.{digits}f} {name}"
+
+
+def format_change(change: float) -> str:
+    """A relative change with its sign: +5.2 %; factors from a doubling on: x2.1."""
+    if not math.isfinite(change):
+        return "n/a"
+    if change >= 1.0:
+        return f"x{1.0 + change:.3g}"
+    return f"{100.0 * change:+.1f} %"
