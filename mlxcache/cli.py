@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 # name -> one line of help; the code is mlxcache.commands.<name>
 COMMANDS: dict[str, str] = {
+    "bench": "run the asv suite quietly and sum up what came out",
     "compare": "judge one commit against another: regression, no regression or inconclusive",
     "doctor": "list what could not be used of a results tree, and why",
     "machine": "name this machine by its hardware, and show the state it is in",

@@ -38,13 +38,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("base", metavar="BASE", help="a revision; the comparison starts where HEAD left it")
     parser.add_argument("head", metavar="HEAD", help="a revision")
-    parser.add_argument(
-        "--results", default="results", metavar="DIR", help="asv results (default: %(default)s)"
-    )
+    parser.add_argument("--results", default="results", metavar="DIR", help="asv results (default: %(default)s)")
     parser.add_argument("--repo", default=".", metavar="DIR", help="the repository (default: %(default)s)")
-    parser.add_argument(
-        "--measure", action="store_true", help="measure both commits now, in turn, through asv"
-    )
+    parser.add_argument("--measure", action="store_true", help="measure both commits now, in turn, through asv")
     parser.add_argument("--config", metavar="FILE", help="asv.conf.json (default: the one in --repo)")
     parser.add_argument("--bench", action="append", default=[], metavar="REGEX", help="only these benchmarks")
     parser.add_argument(
@@ -54,22 +50,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"pairs to measure (default: %(default)s); what stays open gets up to {_LOOKS} times as many",
     )
-    parser.add_argument(
-        "--env", action="append", default=[], metavar="SPEC", help="asv environment to measure in"
-    )
+    parser.add_argument("--env", action="append", default=[], metavar="SPEC", help="asv environment to measure in")
     parser.add_argument(
         "--exact-base", action="store_true", help="compare with BASE itself, not with where HEAD left it"
     )
     parser.add_argument(
         "--control", default="auto", metavar="REGEX", help="the control benchmark (default: by name)"
     )
-    parser.add_argument(
-        "--relevant", type=float, default=2.5, metavar="%%", help="smallest change that matters"
-    )
+    parser.add_argument("--relevant", type=float, default=2.5, metavar="%%", help="smallest change that matters")
     parser.add_argument("--format", choices=FORMATS, default="text")
-    parser.add_argument(
-        "--plots", metavar="DIR", help="write one figure for each regression that has a history"
-    )
+    parser.add_argument("--plots", metavar="DIR", help="write one figure for each regression that has a history")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -110,9 +100,7 @@ def _compare(args: argparse.Namespace) -> tuple[Comparison, pd.DataFrame | None]
             base = left
     history = _history(args, base)
     if not args.measure and history is None:
-        raise MeasureError(
-            f"no results in {args.results}; give --results, or --measure to measure both commits"
-        )
+        raise MeasureError(f"no results in {args.results}; give --results, or --measure to measure both commits")
     known = _on_base(history, args, base)
     if args.measure:
         rows, more = _measured(args, base, head, limits, known)
@@ -169,9 +157,7 @@ def _nearest_measured(history: pd.DataFrame, base: str) -> tuple[str, list[str]]
         return base, []
     line = [c for c in commits.values() if c.place == "line" and c.position is not None]
     if not line:
-        raise MeasureError(
-            f"no commit of the history of {base[:10]} has results; measure it, or use --measure"
-        )
+        raise MeasureError(f"no commit of the history of {base[:10]} has results; measure it, or use --measure")
     newest = max(line, key=lambda commit: commit.position)
     return str(newest.name), [
         f"{base[:10]} has no results; compared with {newest.name[:10]}, the newest before it"
@@ -203,9 +189,7 @@ def _measured(
         failures.update(dict.fromkeys(frame.attrs["failures"].values()))
         frames.append(frame.assign(round=frame["round"] + look * args.rounds))
         rounds = pd.concat(frames, ignore_index=True)
-        rows = compare_rounds(
-            rounds, base=base, head=head, limits=share, control=args.control, base_changes=known
-        )
+        rows = compare_rounds(rounds, base=base, head=head, limits=share, control=args.control, base_changes=known)
         still_open = rows[rows["verdict"] == Verdict.INCONCLUSIVE]
         if overall(rows["verdict"].tolist(), share) is not Verdict.INCONCLUSIVE:
             break

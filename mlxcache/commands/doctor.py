@@ -20,9 +20,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "results", nargs="+", type=Path, metavar="DIR", help="a results folder, or one above several"
     )
-    parser.add_argument(
-        "--repo", type=Path, metavar="DIR", help="the repository, to check the commits as well"
-    )
+    parser.add_argument("--repo", type=Path, metavar="DIR", help="the repository, to check the commits as well")
     parser.add_argument("--branch", default="HEAD", help="whose history orders the commits (default: HEAD)")
 
 

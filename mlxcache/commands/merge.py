@@ -18,9 +18,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         " 2 it could not be done."
     )
     parser.add_argument("shards", nargs="+", type=Path, metavar="SHARD", help="a results folder to add")
-    parser.add_argument(
-        "--into", required=True, type=Path, metavar="DIR", help="the tree that they are added to"
-    )
+    parser.add_argument("--into", required=True, type=Path, metavar="DIR", help="the tree that they are added to")
     parser.add_argument(
         "--wait", type=float, default=60.0, metavar="SECONDS", help="for another merge to end (default: 60)"
     )

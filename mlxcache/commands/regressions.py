@@ -24,12 +24,8 @@ from mlxcache.history.table import load
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument(
-        "--results", default="results", metavar="DIR", help="asv results (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--repo", metavar="DIR", help="the repository; without it commits are ordered by date"
-    )
+    parser.add_argument("--results", default="results", metavar="DIR", help="asv results (default: %(default)s)")
+    parser.add_argument("--repo", metavar="DIR", help="the repository; without it commits are ordered by date")
     parser.add_argument("--branch", default="HEAD", help="whose history (default: %(default)s)")
     parser.add_argument("--bench", metavar="REGEX", help="only these benchmarks")
     parser.add_argument(
@@ -41,9 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--confirm", action="store_true", help="measure each candidate's commits again, through asv"
     )
     parser.add_argument("--narrow", action="store_true", help="with --confirm: go on to the single commit")
-    parser.add_argument(
-        "--rounds", type=int, default=DEFAULT_ROUNDS, metavar="N", help="pairs a batch of a rerun"
-    )
+    parser.add_argument("--rounds", type=int, default=DEFAULT_ROUNDS, metavar="N", help="pairs a batch of a rerun")
     parser.add_argument(
         "--any-machine", action="store_true", help="confirm other machines' candidates here as well"
     )

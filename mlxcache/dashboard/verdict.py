@@ -116,9 +116,7 @@ def _markdown(comparison: Comparison) -> str:
         if rows.empty:
             continue
         shown, rest = cut(rows)
-        table = markdown_table(
-            _HEADER, ([code(label(row)), *_cells(row)[1:]] for row in shown.to_dict("records"))
-        )
+        table = markdown_table(_HEADER, ([code(label(row)), *_cells(row)[1:]] for row in shown.to_dict("records")))
         lines += ["", f"**{title}** ({len(rows)})", "", *table]
         lines += ["", rest] if rest else []
     already = comparison.rows[comparison.rows["already_on_base"] != ""]

@@ -138,9 +138,7 @@ def compare(
         if not all(len(place) for place in places):
             continue
         at_base, at_head = int(places[0][0]), int(places[1][0])
-        rows.append(
-            _stored(task, at_base, at_head, spread.get(task.number, 0.0), controls.name_for(task.key))
-        )
+        rows.append(_stored(task, at_base, at_head, spread.get(task.number, 0.0), controls.name_for(task.key)))
     rows, notices = _without_controls(rows, control_test(control))
     frame = _finish(rows, base, head, limits or Limits(), higher_better, df, base_changes)
     notices.append("stored results were not interleaved: --measure settles what stays inconclusive")
@@ -191,9 +189,7 @@ def compare_rounds(
     rows = []
     for key, wide in pairs.items():
         beside = controls.get((key.machine, key.env))
-        rows.append(
-            _paired(key, wide, pairs[beside] if beside is not None and beside != key else None, beside)
-        )
+        rows.append(_paired(key, wide, pairs[beside] if beside is not None and beside != key else None, beside))
     rows, notices = _without_controls(rows, is_control)
     frame = _finish(rows, base, head, limits or Limits(), higher_better, rounds, base_changes)
     frame.attrs["notices"] = notices

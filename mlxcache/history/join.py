@@ -31,9 +31,7 @@ COLUMNS: Final = (
     "samples",
     "profile",
 )
-_BY_VALUE: Final = frozenset(
-    name for name in COLUMNS if name in ("result", "samples") or name[:6] == "stats_"
-)
+_BY_VALUE: Final = frozenset(name for name in COLUMNS if name in ("result", "samples") or name[:6] == "stats_")
 _IDENTITY: Final = ("commit_hash", "env_name")
 _CIRCUMSTANCES: Final = ("date", "python", "params", "requirements", "env_vars")
 
@@ -97,9 +95,7 @@ def _join_row(name: str, row: dict[str, Json], other: dict[str, Json], joined: J
             return False
     params = row.get("params") or []
     if not are_params(params):
-        joined.conflicts.append(
-            (name, f'"params" is {show(params)}, expected a list of lists of strings', lost)
-        )
+        joined.conflicts.append((name, f'"params" is {show(params)}, expected a list of lists of strings', lost))
         return False
     n = math.prod(map(len, params))
     columns, others = _by_value(row, n), _by_value(other, n)
@@ -170,9 +166,7 @@ def _named_rows(document: Mapping[str, Json]) -> dict[str, dict[str, Json]]:
         raise JoinError(f'expected "result_columns" and "results", got {show(columns)} and {show(results)}')
     unknown = [column for column in columns if column not in COLUMNS]
     if unknown or len(set(columns)) < len(columns):
-        raise JoinError(
-            f'"result_columns" has names that are unknown or repeated: {show(unknown[:1] or columns)}'
-        )
+        raise JoinError(f'"result_columns" has names that are unknown or repeated: {show(unknown[:1] or columns)}')
     rows = {}
     for name, cells in results.items():
         if not isinstance(cells, list) or len(cells) > len(columns):
@@ -227,9 +221,7 @@ def to_format_2(document: dict[str, Json]) -> dict[str, Json]:
             "profile": profiles.get(name),
         }
         if entries is not None:
-            pairs = [
-                pair if isinstance(pair := entry.get("ci_99"), list) else [None, None] for entry in entries
-            ]
+            pairs = [pair if isinstance(pair := entry.get("ci_99"), list) else [None, None] for entry in entries]
             if any(len(pair) != 2 for pair in pairs):
                 raise JoinError(f'row {name} has a "ci_99" that is not a pair')
             new["stats_ci_99_a"] = [low for low, _ in pairs]

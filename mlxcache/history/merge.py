@@ -119,9 +119,7 @@ class _Stage:
             try:
                 _apply(self._target, [])
             except OSError as error:
-                why = (
-                    f"{error.strerror}; the next merge finishes this one, which is complete in {self._folder}"
-                )
+                why = f"{error.strerror}; the next merge finishes this one, which is complete in {self._folder}"
                 raise OSError(error.errno, why, error.filename) from error
 
     def abandon(self) -> None:

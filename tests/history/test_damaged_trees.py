@@ -15,9 +15,7 @@ from result_trees import count_values, document, row, write_benchmarks, write_do
 from mlxcache.history import load
 
 PARAMS = [["1", "2"], ["'a \"b\"'", "<function f at 0x7f00>", "(1, 'x')"]]
-damage = settings(
-    max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
-)
+damage = settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),

@@ -26,10 +26,7 @@ def test_every_problem_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[
     path = write_document(tmp_path, document({"time_x": row([1.0, 2.0]), "time_y": row(["a"])}, number=9))
     assert cli.main(["doctor", str(tmp_path)]) == 1
     out = capsys.readouterr().out
-    assert (
-        f"{path}: time_x: 2 values, expected 1 (no parameters): cannot tell whose [2 values left out]\n"
-        in out
-    )
+    assert f"{path}: time_x: 2 values, expected 1 (no parameters): cannot tell whose [2 values left out]\n" in out
     assert f"{path}: time_y: value 'a', expected a finite number [1 value left out]\n" in out
     assert out.endswith("2 problems in 1 file, 3 values left out\n")
 

@@ -47,9 +47,7 @@ def test_json_beside_results_is_reported(tmp_path: Path) -> None:
     assert [problem.file for problem in load(tmp_path).attrs["problems"]] == [str(tmp_path / "m1/notes.json")]
 
 
-@pytest.mark.parametrize(
-    "content", [None, "null", "[]", "{", '{"machine": null}', '{"machine": 5}', "\ufeff{}"]
-)
+@pytest.mark.parametrize("content", [None, "null", "[]", "{", '{"machine": null}', '{"machine": 5}', "\ufeff{}"])
 def test_machine_json(tmp_path: Path, content: str | None) -> None:
     """Without a usable machine.json results are kept under the name that they carry; it is reported."""
     write_tree(tmp_path)
