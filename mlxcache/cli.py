@@ -14,6 +14,7 @@ from collections.abc import Sequence
 COMMANDS: dict[str, str] = {
     "bench": "run the asv suite quietly and sum up what came out",
     "compare": "judge one commit against another: regression, no regression or inconclusive",
+    "dashboard": "write a static site of asv results: what got slower, since when, by how much",
     "doctor": "list what could not be used of a results tree, and why",
     "machine": "name this machine by its hardware, and show the state it is in",
     "merge": "join shards of results, or whole trees, into one",
