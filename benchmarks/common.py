@@ -98,7 +98,9 @@ def available_memory() -> int:
     """Bytes that a benchmark may allocate on the device now; 0 where nobody can tell."""
     if ON_GPU:
         info = mx.device_info() if hasattr(mx, "device_info") else {}
-        return int(info.get("memory_size", 0)) - int(mx.get_active_memory())
+        # CUDA says "total_memory", Metal "memory_size".
+        total = int(info.get("total_memory") or info.get("memory_size") or 0)
+        return max(0, total - int(mx.get_active_memory())) if total else 0
     if platform.system() == "Linux":
         for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
             if line.startswith("MemAvailable:"):

@@ -15,7 +15,7 @@ def _copy_bytes_per_second() -> float:
     than its caches hold.
     """
     if ON_GPU:
-        source = mx.random.bits((1 << 28,))
+        source = mx.random.randint(0, 255, (1 << 28,))
         mx.eval(source)
         nbytes = source.nbytes
 
