@@ -18,6 +18,7 @@ COMMANDS: dict[str, str] = {
     "doctor": "list what could not be used of a results tree, and why",
     "machine": "name this machine by its hardware, and show the state it is in",
     "merge": "join shards of results, or whole trees, into one",
+    "peers": "print our cache beside mlx-lm's, bare MLX and the machine's limit",
     "regressions": "list the changes in a history of asv results",
 }
 

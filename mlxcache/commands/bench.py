@@ -8,15 +8,14 @@ mlxcache bench HEAD^! --bench ring  one topic
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 from mlxcache.runner.asv_machine import register
 from mlxcache.runner.asv_main import CHANGES_VARIABLE
+from mlxcache.runner.changes import Changes
 from mlxcache.runner.facts import this_machine, this_state
 from mlxcache.runner.record import append_record, run_record
 from mlxcache.runner.settings import allowed_cpus, quiet_settings
@@ -35,8 +34,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="MLX's device; cpu on a GPU machine starts series of its own",
     )
     parser.add_argument(
+        "--mlx",
+        metavar="RELEASES",
+        help="MLX releases to measure instead of the configured one, such as 0.28.0,0.30.6,0.32.4",
+    )
+    parser.add_argument("--cuda", choices=("12", "13"), help="measure MLX's CUDA build (Linux with an NVIDIA GPU)")
+    parser.add_argument(
         "--rounds", type=int, help="rounds of every benchmark, interleaved (default: each its own)"
     )
+    parser.add_argument("--results", help="keep the results in this folder instead of the configured one")
     parser.add_argument("--no-pin", action="store_true", help="do not pin to one CPU")
     parser.epilog = "All other arguments are handed to `asv run`, for example a range of commits or --bench REGEX."
 
@@ -56,14 +62,21 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     except (ValueError, OSError) as error:
         print(f"mlxcache bench: {error}", file=sys.stderr)
         return 2
-    results = results_folder(config)
+    results = Path(args.results).resolve() if args.results else results_folder(config)
     settings = quiet_settings(machine, rest, None if args.no_pin else allowed_cpus())
     arguments = [*rest, *(word for setting in settings for word in setting.arguments)]
     if args.rounds is not None:
         arguments += ["-a", f"rounds={args.rounds}"]
-    changes = {"device": "cpu"} if args.device == "default" and machine.gpu and machine.device == "cpu" else {}
-    if args.device != "default":
-        changes = {"device": args.device}
+    device = args.device
+    if device == "default":
+        # A paravirtual GPU is kept out by name, so that nobody can take its CPU's series for the GPU's.
+        device = "cpu" if machine.gpu and machine.device == "cpu" else ""
+    changes = Changes(
+        device,
+        tuple(filter(None, (args.mlx or "").split(","))),
+        args.cuda or "",
+        str(results) if args.results else "",
+    )
     before, known = this_state(), _written(results)
     status = _asv(config, ["run", *arguments], changes)
     after = this_state()
@@ -95,8 +108,8 @@ def _written(results: Path) -> dict[Path, tuple[int, int]]:
     return {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in paths}
 
 
-def _asv(config: Path, arguments: list[str], changes: Mapping[str, object]) -> int:
-    environment = {**os.environ, CHANGES_VARIABLE: json.dumps(changes)}
+def _asv(config: Path, arguments: list[str], changes: Changes) -> int:
+    environment = {**os.environ, CHANGES_VARIABLE: changes.as_json()}
     command = [sys.executable, "-m", "mlxcache.runner.asv_main", "--config", str(config), *arguments]
     # The child gets Ctrl-C from the terminal too: it saves and ends, and we still report what there is.
     with subprocess.Popen(command, env=environment) as process:

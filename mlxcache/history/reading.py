@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from mlxcache.history.asv_columns import OK, UNUSABLE, ParsedFile
 from mlxcache.history.asv_facts import Benchmark, read_benchmarks, read_machine
-from mlxcache.history.asv_json import Fault
+from mlxcache.history.asv_json import Fault, readable
 from mlxcache.history.cases import Cases, Places
 from mlxcache.history.machines import Rule, kind_of
 from mlxcache.history.parse_ahead import ParseAhead
@@ -83,7 +83,7 @@ class Reader:
                 try:
                     content = future.result()
                 except OSError as error:
-                    self.problems.append(Problem(str(path), "", f"cannot be read: {error.strerror or error}"))
+                    self._report(path, [Fault("", f"cannot be read: {error.strerror or error}")])
                     continue
                 parsed, missed = cache.parse(content)
                 self._add(path, parsed, folder, facts)
@@ -121,7 +121,9 @@ class Reader:
             self.benchmarks.setdefault(name, benchmark)
 
     def _report(self, path: Path, faults: Iterable[Fault]) -> None:
-        self.problems += [Problem(str(path), fault.row, fault.reason, fault.n_values) for fault in faults]
+        self.problems += [
+            Problem(readable(str(path)), fault.row, fault.reason, fault.n_values) for fault in faults
+        ]
 
     def _add(self, path: Path, parsed: ParsedFile, folder: MachineFolder, facts: dict[str, Any]) -> None:
         self._report(path, parsed.faults)
@@ -129,10 +131,10 @@ class Reader:
             return
         stated = facts.get("machine")
         stated = stated if isinstance(stated, str) else ""
-        host = parsed.head.machine or stated or folder.path.name
+        host = parsed.head.machine or stated or readable(folder.path.name)
         if stated and host != stated:
             why = f"it is of machine {host!r}, but the folder's machine.json says {stated!r}: kept as {host!r}"
-            self.problems.append(Problem(str(path), "", why))
+            self.problems.append(Problem(readable(str(path)), "", why))
             facts = {}
         known = {key: value for key, value in parsed.head.params.items() if key in _MACHINE_FIELDS}
         known.update(facts)
@@ -146,7 +148,7 @@ class Reader:
         parsed.layout = self.cases.shared(parsed.layout)
         cases = self.cases.codes(parsed.layout)
         keep = (parsed.status != UNUSABLE) & (cases >= 0)
-        self.files.append(ResultFile(str(path), host, kind, parsed, cases, None if keep.all() else keep))
+        self.files.append(ResultFile(readable(str(path)), host, kind, parsed, cases, None if keep.all() else keep))
 
     def recorded_dates(self) -> dict[str, int | None]:
         """Each commit's date as the results record it, in seconds; the earliest where files differ."""

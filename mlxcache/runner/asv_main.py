@@ -15,8 +15,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-DEVICE_VARIABLE = "MLXCACHE_DEVICE"
-# How `mlxcache bench` tells this process what to change in the configuration: {"device": ..., "requirements": ...}
+from mlxcache.runner.changes import Changes
+
+# How `mlxcache bench` tells this process what to change in the configuration; see `runner.changes`.
 CHANGES_VARIABLE = "MLXCACHE_ASV_CHANGES"
 
 
@@ -30,12 +31,12 @@ def main() -> None:
     import asv.util
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    changes = json.loads(os.environ.pop(CHANGES_VARIABLE, "{}"))
+    changes = Changes(**json.loads(os.environ.pop(CHANGES_VARIABLE, "{}")))
     load = asv.config.Config.load.__func__
 
     def load_changed(cls: type, path: str | None = None) -> Any:
         config = load(cls, path)
-        apply_changes(config, changes)
+        changes.apply(config)
         if not {"--dry-run", "-n"} & set(sys.argv):
             _save_each_result(asv.results.Results, config.results_dir)
         return config
@@ -47,18 +48,6 @@ def main() -> None:
     except KeyboardInterrupt:
         print("asv: interrupted; the benchmarks that had finished are saved", file=sys.stderr)
         sys.exit(130)
-
-
-def apply_changes(config: Any, changes: dict[str, Any]) -> None:
-    """Put the device and the requirements of `changes` into an asv configuration's matrix."""
-    matrix = config.matrix
-    if changes.get("device"):
-        matrix.setdefault("env_nobuild", {})[DEVICE_VARIABLE] = [changes["device"]]
-    for name, versions in changes.get("requirements", {}).items():
-        if versions is None:
-            matrix["req"].pop(name, None)
-        else:
-            matrix["req"][name] = versions
 
 
 def replacing(write_json: Any) -> Any:

@@ -60,7 +60,7 @@ def document(
         "python": "3.12",
         "requirements": {},
         "env_vars": {},
-        "result_columns": COLUMNS,
+        "result_columns": list(COLUMNS),
         "results": dict(rows),
         "durations": {"<build>": 2.5},
         "version": 2,

@@ -134,3 +134,19 @@ def test_unknown_version_is_the_current_one(tmp_path: Path) -> None:
     assert df.version.tolist() == ["now", "now"]
     assert df.series.nunique() == 1
     assert df.commit.tolist() == [commit(1), commit(2)]
+
+
+def test_names_that_are_no_text(tmp_path: Path) -> None:
+    """Machines and files with names that are no valid Unicode are read and can be printed."""
+    write_tree(tmp_path)
+    path = tmp_path / "m1/machine.json"
+    path.write_text(json.dumps({"machine": "m\ud800", "cpu": "\ud801"}))
+    try:
+        source = tmp_path / "m1/00000001-venv-py3.12.json"
+        source.rename(tmp_path / os.fsdecode(b"m1/00000001-\xff.json"))
+    except OSError:  # macOS takes no such names
+        pytest.skip("the file system does not allow such names")
+    df = load(tmp_path)
+    assert len(df) == 21
+    df.to_string().encode()
+    "\n".join(map(str, df.attrs["problems"])).encode()
