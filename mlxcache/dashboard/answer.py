@@ -43,11 +43,37 @@ def day(commit: Commit | None) -> str:
         return ""
 
 
+def _by(magnitude: float) -> str:
+    text = format_change(magnitude)
+    return f"by a factor of {text[1:]}" if text.startswith("x") else f"by {text.lstrip('+-')}"
+
+
+def _sentence(events: Sequence[Event]) -> str:
+    """How many benchmarks are slower, and how many are larger or worse."""
+    words = ("slower", "larger", "worse")
+    groups = [(word, len({event.benchmark for event in events if event.word == word})) for word in words]
+    parts: list[str] = []
+    for word, n in groups:
+        if n:
+            count = f"{n:,}" if parts else plural(n, "benchmark")
+            parts.append(f"{count} {'is' if n == 1 else 'are'} {word}")
+    rest = f"{', '.join(parts[:-1])} and " if len(parts) > 1 else ""
+    return f"{rest}{parts[-1]} than before."
+
+
+def _sure(events: Sequence[Event]) -> str:
+    confirmed = sum(event.state == "confirmed" for event in events)
+    if not confirmed:
+        return "No rerun has confirmed any of them yet." if len(events) > 1 else "No rerun has confirmed it yet."
+    return f"Reruns confirmed {confirmed} of {len(events)}." if len(events) > 1 else "A rerun confirmed it."
+
+
 def answer(df: pd.DataFrame, store: SeriesStore, events: Sequence[Event]) -> Answer:
     """The sentence for this table."""
     if df.empty:
         n = len(df.attrs.get("problems", []))
-        why = f"{plural(n, 'file or row', 'files or rows')} could not be used." if n else "No results file is there."
+        unused = f"{plural(n, 'file or row', 'files or rows')} could not be used."
+        why = unused if n else "No results file is there."
         return Answer("unknown", "There are no results to show.", why)
     if not len(store):
         counts = df["status"].value_counts()
@@ -60,23 +86,20 @@ def answer(df: pd.DataFrame, store: SeriesStore, events: Sequence[Event]) -> Ans
         f"{plural(store.n_commits, 'commit')}, {plural(len(store.by_machine), 'machine')}"
     )
     if now:
-        n = len({event.benchmark for event in now})
-        words = {event.word for event in now}
-        word = words.pop() if len(words) == 1 else "worse"
         newest = now[0]
         when = day(commits.get(newest.after))
         detail = (
-            f"The latest is {short(newest.benchmark, 80)}, {newest.word} by "
-            f"{format_change(float(newest.lead['magnitude'])).lstrip('+')} since {newest.after[:8]}"
-            f"{f' ({when})' if when else ''}."
+            f"The latest is {short(newest.benchmark, 80)}: {newest.word} {_by(float(newest.lead['magnitude']))} "
+            f"since {newest.after[:8]}{f' ({when})' if when else ''}. {_sure(now)}"
         )
-        return Answer("worse", f"{plural(n, 'benchmark')} {'is' if n == 1 else 'are'} {word} than before.", detail)
+        return Answer("worse", _sentence(now), detail)
     longest = int((store.stops - store.starts).max())
     if longest < LEAST_COMMITS:
         return Answer(
             "unknown",
             "Too early to tell.",
-            f"No series has more than {plural(longest, 'commit')}; a change shows from {LEAST_COMMITS} on. {scope}.",
+            f"No series has more than {plural(longest, 'commit')}; a change shows from {LEAST_COMMITS} on. "
+            f"{scope}.",
         )
     recovered = sum(event.is_regression for event in events)
     past = f" {plural(recovered, 'earlier regression')} recovered." if recovered else ""

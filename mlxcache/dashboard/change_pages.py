@@ -27,9 +27,9 @@ _MOST_OTHERS: Final = 40
 _MOST_ASIDE: Final = 200
 _NOTE: Final = "changes"
 _ROW_NAMES: Final = (
-    "benchmark", "params", "machine", "env", "direction", "state", "before", "after", "value_before", "value_after",
-    "unit", "magnitude", "magnitude_low", "magnitude_high", "confidence", "n_before", "n_after", "range_commits",
-    "p_value", "control", "version", "note",
+    "benchmark", "params", "machine", "env", "direction", "state", "before", "after", "value_before",
+    "value_after", "unit", "magnitude", "magnitude_low", "magnitude_high", "confidence", "n_before", "n_after",
+    "range_commits", "p_value", "control", "version", "note",
 )  # fmt: skip
 
 
@@ -144,7 +144,8 @@ def aside_table(pages: Pages, title: str, frame: pd.DataFrame) -> Table:
     rows = []
     for row in frame.to_dict("records")[:_MOST_ASIDE]:
         cells = _short_row(row)
-        rows.append([Cell(short(label(row)), label(row), "code"), *cells[1:5], Cell(row["after"][:8]), Cell(row["note"])])
+        name = Cell(short(label(row)), label(row), "code")
+        rows.append([name, *cells[1:5], Cell(str(row["after"])[:8], str(row["after"])), Cell(str(row["note"]))])
     header = ("Benchmark", "Machine", "Before", "After", "Change", "Since", "Note")
     slug = title.split()[0].lower()
     return pages.table(Table(f"csv/set-aside-{slug}.csv", plural(len(frame), "change"), header, rows))
@@ -185,10 +186,11 @@ def _write_gone(pages: Pages, out: Output, events: Sequence[Event]) -> None:
     old: dict[str, list[str]] = out.old_notes.get(_NOTE, {})
     notes = {event.address: [event.benchmark, event.direction, event.after] for event in events}
     for address, facts in old.items():
-        if address in listed or not isinstance(facts, list) or len(facts) != 3:
+        if address in listed or len(facts) != 3:
             continue
         benchmark, direction, after = map(str, facts)
         near = [event for event in events if event.benchmark == benchmark]
-        pages.page(f"{address}.html", "gone.html", benchmark=benchmark, direction=direction, after=after, near=near)
+        what = {"benchmark": benchmark, "direction": direction, "after": after}
+        pages.page(f"{address}.html", "gone.html", near=near, **what)
         notes[address] = [benchmark, direction, after]
     out.notes[_NOTE] = notes

@@ -2,73 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from functools import cache
-from pathlib import Path
 from typing import Any, Final
 
-import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from mlxcache.dashboard import figure_style, figures, units
+from mlxcache.dashboard.figure_style import Theme
+from mlxcache.dashboard.figures import change_figure
 from mlxcache.dashboard.output import Output
+from mlxcache.dashboard.pictures import Picture, picture_key, write_picture
+from mlxcache.dashboard.plain_text import short
 from mlxcache.dashboard.series_store import SeriesStore
-
-# Text stays text: a fifth of the size, found by a search, and the same bytes in every build.
-_SETTINGS = {"svg.fonttype": "none", "svg.hashsalt": "mlxcache"}
-
+from mlxcache.dashboard.units import format_value
 
 # Values on either side of a change; more of them are a smear at this width, and megabytes.
 _AROUND: Final = 200
-
-
-@dataclass(frozen=True, slots=True)
-class Picture:
-    """Paths of one figure's files, relative to the site."""
-
-    light: str
-    dark: str
-    png: str
-
-
-def render(figure: Figure, kind: str) -> bytes:
-    """A figure as the content of an SVG or PNG file, the same bytes each time."""
-    data = io.BytesIO()
-    with matplotlib.rc_context(_SETTINGS):
-        if kind == "svg":
-            figure.savefig(data, format="svg", metadata={"Date": None})
-        else:
-            figure.savefig(data, format=kind, dpi=150)
-    return data.getvalue()
-
-
-def recolour(svg: bytes) -> bytes:
-    """A figure drawn in light colours, in dark ones: what drawing it again would give, in no time."""
-    light, dark = figure_style.PALETTES["light"], figure_style.PALETTES["dark"]
-    pairs = {getattr(light, f.name): getattr(dark, f.name) for f in fields(light) if f.name != "cycle"}
-    pairs |= dict(zip(light.cycle, dark.cycle, strict=True))
-    return re.sub(rb"#[0-9a-f]{6}", lambda m: pairs.get(m[0].decode(), m[0].decode()).encode(), svg)
-
-
-@cache
-def _drawing_code() -> bytes:
-    """What decides how figures look; a new version of it draws them anew."""
-    parts = [Path(str(module.__file__)).read_bytes() for module in (figures, figure_style, units)]
-    return b"".join([*parts, matplotlib.__version__.encode()])
-
-
-def picture_key(*parts: bytes) -> str:
-    """The key under which a figure made from this data is kept."""
-    total = hashlib.blake2b(_drawing_code(), digest_size=16)
-    for part in parts:
-        total.update(len(part).to_bytes(8, "little") + part)
-    return total.hexdigest()
 
 
 class ChangePictures:
@@ -85,21 +35,23 @@ class ChangePictures:
 
     def get(self, row: Mapping[str, Any], stem: str) -> Picture | None:
         """The figure of one change, from the last build or drawn now; None where the limit is reached."""
-        picture = Picture(f"{stem}.svg", f"{stem}-dark.svg", f"{stem}.png")
+        unit = str(row["unit"])
+        levels = [format_value(float(row[name]), unit) for name in ("value_before", "value_after")]
+        words = f"{levels[0]} before and {levels[1]} from {row['after'][:8]} on"
+        picture = Picture(stem, f"{short(str(row['benchmark']), 80)} over commits: {words}")
         key = self._key(row)
-        paths = (picture.light, picture.dark, picture.png)
-        if all([self._out.keep(path, key) for path in paths]):
+        if self._out.keep_all(picture.paths, key):
             return picture
         if self._left is not None:
             if self._left <= 0:
                 return None
             self._left -= 1
         table, shown = self._window(row)
-        figure = figures.change_figure(table, shown)
-        light = render(figure, "svg")
-        self._out.made(picture.light, key, lambda: light)
-        self._out.made(picture.dark, key, lambda: recolour(light))
-        self._out.made(picture.png, key, lambda: render(figure, "png"))
+
+        def draw(theme: Theme) -> Figure:
+            return change_figure(table, shown, theme=theme)
+
+        write_picture(self._out, picture, key, draw)
         return picture
 
     def _window(self, row: Mapping[str, Any]) -> tuple[pd.DataFrame, dict[str, Any]]:

@@ -35,8 +35,12 @@ def write_data_page(
     failed = df.loc[(df["status"] == "failed").to_numpy(), ["benchmark", "machine"]]
     counts = failed.groupby(["benchmark", "machine"], observed=True).size().sort_values(ascending=False)
     failures = [
-        [Cell(short(str(name), 120), str(name), "code"), Cell(short(str(machine), 60), str(machine)), number(f"{n:,}", int(n))]
-        for (name, machine), n in counts.items()
+        [
+            Cell(short(str(name), 120), str(name), "code"),
+            Cell(short(str(machine), 60), str(machine)),
+            number(f"{n:,}", int(n)),
+        ]
+        for name, machine, n in counts.reset_index(name="n").itertuples(index=False)
     ]
     failed_table = Table("csv/failed.csv", "Failed when they ran", ("Benchmark", "Machine", "Results"), failures)
     pages.table(failed_table)

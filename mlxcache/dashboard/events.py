@@ -116,8 +116,12 @@ def _event(rows: list[Row]) -> Event:
     first = min(rows, key=lambda row: row["after_index"])
     benchmark, direction = str(first["benchmark"]), str(first["direction"])
     after = str(first["after"])
+
     # Standing ones lead: what has recovered is no answer to "what is slower".
-    ordered = sorted(rows, key=lambda row: (row["state"] == "recovered", -size(row), row["params"], row["machine"]))
+    def rank(row: Row) -> tuple[Any, ...]:
+        return (row["state"] == "recovered", -size(row), row["params"], row["machine"])
+
+    ordered = sorted(rows, key=rank)
     name = f"{slug(benchmark)}-{slug(after, 8)}-{digest(benchmark, direction, after)}"
     return Event(
         benchmark,

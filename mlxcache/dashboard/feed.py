@@ -48,7 +48,8 @@ def as_feed(events: list[Event], title: str, address: str, commits: Mapping[str,
         _add(entry, "summary", clean(_summary(event)))
         ElementTree.SubElement(entry, "category", {"term": event.direction})
         ElementTree.SubElement(entry, "category", {"term": event.state})
-    return ElementTree.tostring(feed, encoding="utf-8", xml_declaration=True) + b"\n"
+    text: bytes = ElementTree.tostring(feed, encoding="utf-8", xml_declaration=True)
+    return text + b"\n"
 
 
 def as_changes_json(events: list[Event]) -> str:

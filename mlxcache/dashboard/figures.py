@@ -23,6 +23,7 @@ from matplotlib.ticker import FuncFormatter
 from mlxcache.dashboard.figure_style import Palette, Theme, palette, style
 from mlxcache.dashboard.units import format_change, format_value
 
+
 def change_figure(
     df: pd.DataFrame, change: Mapping[Any, Any] | pd.Series[Any], *, theme: Theme = "light"
 ) -> Figure:

@@ -44,7 +44,10 @@ def write_front_page(
         n_standing=len(now),
         n_recovered=sum(event.is_regression and event.state == "recovered" for event in events),
         n_improved=sum(not event.is_regression for event in events),
-        sparks=[sparkline(store.series(store.position(int(e.lead["series"]))), e.lead) for e in now[:_MOST_CHANGES]],
+        sparks={
+            event.address: sparkline(store.series(store.position(int(event.lead["series"]))), event.lead)
+            for event in now[:_MOST_CHANGES]
+        },
         machines=list(latest.values())[:_MOST_MACHINES],
         n_machines=len(latest),
         noise=noise,

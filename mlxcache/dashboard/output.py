@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -62,6 +62,11 @@ class Output:
             return False
         self._files[path] = key
         return True
+
+    def keep_all(self, paths: Iterable[str], key: str) -> bool:
+        """`keep` for files that are made together."""
+        kept = [self.keep(path, key) for path in paths]
+        return all(kept)
 
     def made(self, path: str, key: str, make: Callable[[], bytes]) -> None:
         """Write what `make` returns unless the file was made from the same `key` before."""

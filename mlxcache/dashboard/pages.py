@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from typing import Any
+import re
+from collections.abc import Iterable
+from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from mlxcache.dashboard.answer import plural
+from mlxcache.dashboard.events import Event
 from mlxcache.dashboard.output import Output
-from mlxcache.dashboard.plain_text import clean, short
+from mlxcache.dashboard.plain_text import clean, cut, short
 from mlxcache.dashboard.quality import percent
 from mlxcache.dashboard.report import interval
 from mlxcache.dashboard.tables import Table, write_csv
 from mlxcache.dashboard.units import format_change, format_value
+
+TIMES: Final = "\N{MULTIPLICATION SIGN}"
 
 
 def _finalize(value: Any) -> Any:
@@ -26,11 +32,21 @@ def _finalize(value: Any) -> Any:
 
 def _amount(change: float) -> str:
     """A change without its sign, for where an arrow and a word tell the direction."""
-    return format_change(change).lstrip("+-")
+    return format_change(change).lstrip("+-").replace("x", TIMES)
+
+
+def _breakable(text: str) -> Markup:
+    """A dotted name that a line may end in after each of its parts."""
+    return Markup(re.sub(r"([._/]+)(?=[^._/])", r"\1<wbr>", str(escape(clean(text)))))
+
+
+def by_commit(events: Iterable[Event]) -> list[tuple[str, list[Event]]]:
+    """Events in their order, those that follow one another at the same commit together."""
+    return [(after, list(group)) for after, group in itertools.groupby(events, key=lambda event: event.after)]
 
 
 def _value(value: float, unit: str) -> str:
-    return format_value(float(value), str(unit)) if value is not None and math.isfinite(value) else "n/a"
+    return format_value(float(value), str(unit)) if math.isfinite(value) else "n/a"
 
 
 class Pages:
@@ -51,8 +67,14 @@ class Pages:
             finalize=_finalize,
         )
         self._environment.filters |= {
-            "short": short, "amount": _amount, "change": format_change, "percent": percent,
-        }  # fmt: skip
+            "short": short,
+            "cut": cut,
+            "breakable": _breakable,
+            "by_commit": by_commit,
+            "amount": _amount,
+            "change": format_change,
+            "percent": percent,
+        }
         self._environment.globals |= {"value": _value, "interval": interval, "plural": plural, "site": site}
 
     def page(self, path: str, template: str, **facts: Any) -> None:

@@ -29,6 +29,11 @@ def short(text: str, limit: int = 100) -> str:
     return f"{text[: limit - tail - 1]}…{text[-tail:]}"
 
 
+def cut(text: str, limit: int = 100) -> str:
+    """The beginning of a sentence, for where the end says least."""
+    return text if len(text) <= limit else f"{text[: limit - 1].rstrip()}…"
+
+
 def script_json(value: Any) -> str:
     """JSON that is safe inside and outside of a script element."""
     return json.dumps(value, separators=(",", ":"), allow_nan=False).translate(_SCRIPT)

@@ -41,7 +41,7 @@ class Repository:
         if folder is not None:
             self._line = _line(folder, branch)
             self._pattern = _commit_address(folder)
-            self.name = folder.resolve().name
+            self.name = _project_name(folder)
 
     @property
     def line(self) -> list[tuple[str, str]]:
@@ -101,6 +101,16 @@ def _commit_address(folder: Path) -> str:
         return ""
     middle = "commits" if match["host"] == "bitbucket.org" else "commit"
     return f"https://{match['host']}/{match['path']}/{middle}/"
+
+
+def _project_name(folder: Path) -> str:
+    """What asv's settings call the project (they may have comments, so they are not read as JSON)."""
+    try:
+        text = (folder / "asv.conf.json").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        text = ""
+    match = re.search(r'^\s*"project"\s*:\s*"([^"\\]+)"', text, re.MULTILINE)
+    return match[1] if match else folder.resolve().name
 
 
 def _from_asv(path: Path) -> str:

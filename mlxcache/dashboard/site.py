@@ -37,7 +37,7 @@ from mlxcache.dashboard.series_store import SeriesStore
 from mlxcache.dashboard.suite_pages import suite_sections, write_suite_pages
 
 # How many figures a build draws at most unless told otherwise: each takes about a third of a second.
-FIGURES: Final = 40
+FIGURES: Final = 24
 _CHART_LIBRARY: Final = "plotly.min.js"
 
 

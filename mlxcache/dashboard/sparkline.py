@@ -45,7 +45,8 @@ def sparkline(series: Series, change: Mapping[str, Any] | None = None) -> Markup
 
     picks = np.unique(np.linspace(0, len(values) - 1, min(_MOST, len(values))).round().astype(int))
     points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x[picks], height(values[picks]), strict=True))
-    parts = [f'<svg class="spark" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" aria-hidden="true">']
+    size = f'viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" preserveAspectRatio="xMinYMid"'
+    parts = [f'<svg class="spark" {size} aria-hidden="true">']
     if len(values) > 1:
         parts.append(f'<polyline class="line" points="{points}"/>')
     parts.append(f'<circle class="last" cx="{x[-1]:.1f}" cy="{height(values[-1]):.1f}" r="2.2"/>')

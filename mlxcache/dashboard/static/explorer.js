@@ -23,9 +23,24 @@
   const library = Data.script("static/plotly.min.js");
   const byId = new Map(index.series.map((series) => [series.id, series]));
   const several = { machine: index.machines.length > 1, env: index.envs.length > 1 };
+  // Environments share most of their names: what all begin and end with says nothing.
+  const names = index.envs.map(([name]) => name);
+  const shared = (texts) => {
+    let n = 0;
+    while (texts.every((text) => n < text.length && text[n] === texts[0][n])) n += 1;
+    return n;
+  };
+  const first = names.length > 1 ? names[0].slice(0, shared(names)).lastIndexOf("-") + 1 : 0;
+  const rests = names.map((name) => [...name.slice(first)].reverse().join(""));
+  const tail = names.length > 1 ? Math.max(0, rests[0].slice(0, shared(rests)).lastIndexOf("-") + 1) : 0;
+  const shortEnv = new Map(names.map((name) => [name, name.slice(first, name.length - tail) || name]));
+  const breakable = (node, text) => {
+    for (const part of text.split(/(?<=[._/])(?=[^._/])/)) node.append(part, document.createElement("wbr"));
+    return node;
+  };
   for (const series of index.series) {
     series.label = series.params ? `${series.benchmark}(${series.params})` : series.benchmark;
-    series.place = [several.machine ? series.machine : "", several.env ? series.env : ""].filter(Boolean).join(" · ");
+    series.place = [several.machine ? series.machine : "", several.env ? Chart.shorten(shortEnv.get(series.env), 60) : ""].filter(Boolean).join(" · ");
     series.text = `${series.label} ${series.machine} ${series.env}`.toLowerCase();
   }
   const newestFirst = [...index.series].sort((a, b) => (b.change ? b.change[0] : -1) - (a.change ? a.change[0] : -1));
@@ -85,7 +100,7 @@
     active = -1;
     $("find").removeAttribute("aria-activedescendant");
     $("series").replaceChildren(...options.map((series, i) => {
-      const node = element("li", { id: `option-${i}`, role: "option" }, element("span", { className: "name", textContent: Chart.shorten(series.benchmark, 90) }));
+      const node = element("li", { id: `option-${i}`, role: "option" }, breakable(element("span", { className: "name" }), Chart.shorten(series.benchmark, 90)));
       if (series.params) node.append(element("code", { textContent: Chart.shorten(series.params, 80) }));
       node.append(element("span", { className: "meta", textContent: `${series.n} values${series.place ? ` · ${Chart.shorten(series.place, 60)}` : ""}` }));
       node.addEventListener("click", () => toggle(series.id));
@@ -135,7 +150,7 @@
       const remove = element("button", { type: "button", textContent: "×", ariaLabel: `Remove ${entry.label}` });
       remove.addEventListener("click", () => { toggle(entry.series.id); $("find").focus(); });
       const last = entry.data.values[entry.data.values.length - 1];
-      const node = element("li", {}, sign, element("span", { className: "label", textContent: Chart.shorten(entry.label, 110) }), element("span", { className: "meta", textContent: Chart.format(last, entry.series.unit) }));
+      const node = element("li", {}, sign, breakable(element("span", { className: "label" }), Chart.shorten(entry.label, 110)), element("span", { className: "meta", textContent: Chart.format(last, entry.series.unit) }));
       const change = entry.series.change;
       if (entry.data.changes.length) {
         const [, size, worse, , page] = entry.data.changes.reduce((a, b) => (b[0] > a[0] ? b : a));
@@ -246,7 +261,13 @@
     else return;
     keep();
   });
-  if ($("chart").on) attach();
+  if ($("chart").on) {
+    attach();
+    $("chart").on("plotly_click", ({ points }) => {
+      const page = points[0].customdata;
+      if (typeof page === "string") location.href = page;
+    });
+  }
   addEventListener("hashchange", () => { read(); $("find").value = view.query; list(); show(); });
   document.body.dataset.ready = "yes";
 })();

@@ -89,6 +89,7 @@ const Chart = (() => {
         hovertemplate: "<b>%{customdata[0]}</b><br>%{customdata[1]}<br>%{customdata[2]}<br>%{customdata[3]}<extra>%{customdata[4]}</extra>",
       });
     });
+    const range = view.range || view.y === "log" ? null : spread(traces);
     const text = css("--ink");
     const grid = css("--line");
     const x = { gridcolor: grid, linecolor: grid, zeroline: false, fixedrange: false, title: { text: "" } };
@@ -102,21 +103,45 @@ const Chart = (() => {
       Object.assign(x, { type: "category", categoryorder: "array", categoryarray: versions, title: { text: plain(`release of ${view.package}, newest commit of each`) } });
     } else Object.assign(x, { type: "date" });
     if (view.range) Object.assign(x, { range: view.range, autorange: false });
-    const shapes = view.x !== "commit" ? [] : entries.flatMap((entry) => entry.data.changes.map(([at, , worse]) => ({
-      type: "line", x0: at - 0.5, x1: at - 0.5, y0: 0, y1: 1, yref: "paper", line: { color: css(worse ? "--worse" : "--better"), width: 1, dash: "dot" },
-    }))).slice(0, 60);
+    if (view.x === "commit" && entries.length) traces.push(marks(entries, scale, relative));
     const layout = {
-      uirevision: "keep", hovermode: "closest", showlegend: false, shapes,
-      margin: { l: 64, r: 16, t: 12, b: 48 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+      uirevision: "keep", hovermode: "closest", showlegend: false,
+      margin: { l: 64, r: 16, t: 12, b: 60 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { family: css("--sans"), size: 12, color: text },
       hoverlabel: { bgcolor: css("--card"), bordercolor: grid, font: { color: text }, align: "left", namelength: -1 },
       xaxis: x,
       yaxis: {
         gridcolor: grid, zerolinecolor: grid, type: view.y === "log" ? "log" : "linear", tickformat: relative ? "+.0%" : "",
-        title: { text: plain(relative ? "relative to the first value shown" : unitName) }, rangemode: view.y === "linear" && view.zero ? "tozero" : "normal",
+        title: { text: plain(relative ? "relative to the first value shown" : unitName) }, ...(range ? { range, autorange: false } : { autorange: true }),
       },
     };
     return { traces, layout };
+  };
+
+  // Changes as triangles that point where the value went; words and the page behind a click say the rest.
+  const marks = (entries, scale, relative) => {
+    const found = entries.flatMap((entry) => entry.data.changes.map(([at, size, worse, state, page]) => {
+      const value = entry.data.values[entry.data.commits.indexOf(at)];
+      const y = relative ? value / (entry.data.values[0] || 1) - 1 : value / scale;
+      return { x: at, y, up: size > 0, worse, text: `${state} ${worse ? "regression" : "improvement"} ${(100 * size).toFixed(1)} %`, page };
+    })).filter(({ y }) => Number.isFinite(y));
+    return {
+      x: found.map(({ x }) => x), y: found.map(({ y }) => y), mode: "markers", customdata: found.map(({ page }) => page),
+      text: found.map(({ text }) => plain(text)), hovertemplate: "%{text}<br>click for its page<extra></extra>",
+      marker: {
+        size: 13, symbol: found.map(({ up }) => (up ? "triangle-up-open" : "triangle-down-open")),
+        color: found.map(({ worse }) => css(worse ? "--worse" : "--better")), line: { width: 2 },
+      },
+    };
+  };
+
+  // What the values span, with room: one wide interval would flatten everything else.
+  const spread = (traces) => {
+    const values = traces.filter(({ name }) => name).flatMap(({ y }) => y).filter((value) => value !== null);
+    if (!values.length) return null;
+    const [low, high] = [Math.min(...values), Math.max(...values)];
+    const room = 0.35 * Math.max(high - low, 0.06 * Math.max(Math.abs(low), Math.abs(high)), 1e-12);
+    return [low - room, high + room];
   };
 
   const draw = (node, view, entries, index) => {

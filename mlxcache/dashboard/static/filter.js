@@ -11,6 +11,7 @@
       node.hidden = !words.every((word) => text.includes(word));
       n += node.hidden ? 0 : 1;
     }
+    for (const group of document.querySelectorAll(".since")) group.hidden = !group.querySelector("li:not([hidden])");
     found.textContent = words.length ? `${n} of ${entries.length}` : "";
   };
   input.addEventListener("input", apply);
