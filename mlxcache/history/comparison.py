@@ -246,9 +246,9 @@ def _stored(task: Task, at_base: int, at_head: int, within: float, control: str)
         if both and answer.used:
             x, divided = answer.x, True
     known = len(x) >= _ENOUGH_HISTORY
-    runs = math.sqrt(2.0) * (short_term_sigma(x) if known else max(_RUN_TO_RUN, short_term_sigma(x)))
+    runs = math.sqrt(2.0) * (short_term_sigma(x) if known else _RUN_TO_RUN)
     error = max(within, runs)
-    freedom = float(min(max(len(x) - 2, 3), 30))
+    freedom = float(min(len(x) - 2, 30)) if known else 30.0
     shift = float(x[at_head] - x[at_base])
     margin = float(stdtrit(freedom, 0.975)) * error
     scale = math.expm1 if positive else float

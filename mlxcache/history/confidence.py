@@ -54,7 +54,7 @@ class Evidence:
 
 
 # Terms in the order of Evidence.vector; remade by tools/tune_detector.py.
-WEIGHTS: tuple[float, ...] = (-8.563, 1.846, 0.639, 0.098, 0.659, 1.119)
+WEIGHTS: tuple[float, ...] = (-8.577, 1.854, 0.636, 0.099, 0.655, 1.122)
 
 
 def confidence(evidence: Evidence, weights: tuple[float, ...] = WEIGHTS) -> float:
