@@ -117,7 +117,7 @@ def test_counters_that_never_moved_are_settled() -> None:
 
 
 def test_stored_results_are_judged_by_how_much_runs_differ() -> None:
-    """The same +4 % is a regression in a quiet history and inconclusive in a noisy one, however tight its interval."""
+    """+4 % is a regression in a quiet history and inconclusive in a noisy one, however tight its interval."""
     for sigma, expected in ((0.002, "regression"), (0.03, "inconclusive")):
         values = levels((40, 1.0), sigma=sigma)
         values[-1] = values[-2] * 1.04

@@ -226,7 +226,7 @@ def test_commits_between_follow_the_first_parents(tmp_path: Path) -> None:
 def test_a_driver_that_dies_says_its_last_words(tmp_path: Path) -> None:
     """No configuration file: the driver's traceback ends up in the error."""
     plan = {"config": str(tmp_path / "none" / "asv.conf.json"), "base": "a", "head": "b"}
-    with pytest.raises(MeasureError, match="measuring ended with status 1: .*FileNotFoundError"):
+    with pytest.raises(MeasureError, match=r"measuring ended with status 1: .*FileNotFoundError"):
         list(run_driver(plan))
 
 
@@ -243,7 +243,8 @@ TINY = {
     "build_command": [],
     "uninstall_command": [],
     "install_command": [
-        "python -c \"import shutil, sysconfig; shutil.copy('{build_dir}/tiny.py', sysconfig.get_paths()['purelib'])\""
+        'python -c "import shutil, sysconfig; '
+        "shutil.copy('{build_dir}/tiny.py', sysconfig.get_paths()['purelib'])\""
     ],
 }
 SUITE = """
@@ -279,7 +280,7 @@ def tiny_project(root: Path) -> list[str]:
 def test_an_existing_interpreter_cannot_hold_two_commits(tmp_path: Path) -> None:
     """asv installs nothing there: the message says which setting to change."""
     first, second, _ = tiny_project(tmp_path)
-    with pytest.raises(MeasureError, match="existing interpreter.*set environment_type"):
+    with pytest.raises(MeasureError, match=r"existing interpreter.*set environment_type"):
         measure(
             tmp_path / "asv.conf.json", first, second, rounds=1, environments=[f"existing:{sys.executable}"]
         )
@@ -300,5 +301,5 @@ def test_two_commits_of_a_real_project(tmp_path: Path) -> None:
     assert rows.loc["'a'", "verdict"] == "no regression"
     with pytest.raises(MeasureError, match="no benchmark matches nothing_like_it"):
         measure(config, first, second, bench=["nothing_like_it"], rounds=1)
-    with pytest.raises(MeasureError, match="suite cannot be imported|not one value"):
+    with pytest.raises(MeasureError, match=r"suite cannot be imported|not one value"):
         measure(config, second, third, bench=["track_work"], rounds=1)
