@@ -125,9 +125,9 @@ def measure(root: Path, cache: Path | None, label: str) -> None:
 
 def load(root: Path) -> None:
     """The table of measurements."""
-    files = list(root.glob("*/*.json"))
+    files = list(root.glob("*/0*.json"))
     size = sum(path.stat().st_size for path in files)
-    print(f"{len(files):,} files, {size / 1e6:.0f} MB, on {os.cpu_count()} cores")
+    print(f"{len(files):,} result files, {size / 1e6:.0f} MB, on {os.cpu_count()} cores")
     with tempfile.TemporaryDirectory() as cache:
         measure(root, None, "no cache")
         measure(root, Path(cache), "empty cache")

@@ -33,7 +33,8 @@ def read_machine(path: Path) -> tuple[dict[str, Json], list[Fault]]:
     if not isinstance(document.get("machine"), str) or not document["machine"]:
         shown = show(document.get("machine"))
         faults.append(Fault("", f'"machine" is {shown}, expected a name: ignored'))
-    return document, faults
+    clean = {key: readable(value) if isinstance(value, str) else value for key, value in document.items()}
+    return clean, faults
 
 
 def read_benchmarks(path: Path) -> tuple[dict[str, Benchmark], list[Fault]]:

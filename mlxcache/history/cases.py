@@ -46,6 +46,7 @@ class Cases:
         self._wanted = wanted
         self._benchmarks = benchmarks
         self._by_layout: dict[bytes, Places] = {}
+        self._layouts: dict[bytes, bytes] = {}
         self._lengths: dict[bytes, list[int]] = {}
         self._by_row: dict[bytes, Places] = {}
         self._number: dict[tuple[str, str, tuple[str, ...]], int] = {}
@@ -60,6 +61,10 @@ class Cases:
         self._by_layout[layout] = codes
         self._lengths[layout] = [len(row) for row in rows]
         return codes
+
+    def shared(self, layout: bytes) -> bytes:
+        """The same layout, as the one object that all files share."""
+        return self._layouts.setdefault(layout, layout)
 
     def row_of_value(self, layout: bytes) -> npt.NDArray[np.int64]:
         """Which row of the file each of its values belongs to."""

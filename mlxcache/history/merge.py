@@ -232,7 +232,7 @@ class _Merger:
             return
         try:
             joined = join_results(old, document)
-        except JoinError as error:
+        except (JoinError, RecursionError) as error:
             self._report.conflicts.append(Problem(str(path), "", f"not merged into {target}: {error}"))
             return
         self._report.conflicts += [

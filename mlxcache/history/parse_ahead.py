@@ -6,6 +6,7 @@ it finds every entry there. Should the second one fail, the first does all the w
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -86,11 +87,8 @@ def main() -> None:
     for path, folder in files:
         if folder not in caches:
             caches[folder] = ParseCache(Path(cache), Path(folder), spread=spread)
-        try:
-            data = Path(path).read_bytes()
-        except OSError:
-            continue
-        caches[folder].fill(data, Path(path).name)
+        with contextlib.suppress(OSError):
+            caches[folder].parse(caches[folder].fetch(Path(path)))
 
 
 if __name__ == "__main__":

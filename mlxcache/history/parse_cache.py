@@ -15,7 +15,7 @@ import struct
 import tempfile
 import time
 import zlib
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -43,45 +43,53 @@ def default_folder() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "mlxcache"
 
 
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """A results file's content, and the content of its entry if there is one."""
+
+    data: bytes
+    filename: str
+    entry: Path | None  # None: not to be kept
+    packed: bytes | None
+
+
 class ParseCache:
     """The entries of one folder of result files; with no `folder` it only parses."""
 
     def __init__(self, folder: Path | None, source: Path, *, spread: bool) -> None:
         self._spread = spread
         self._used: set[str] = set()
-        self.last_missed_bytes = 0  # how much `parse` had to parse for want of an entry
         self._folder: Path | None = None
         if folder is not None:
             name = hashlib.sha256(os.fsencode(os.path.realpath(source))).hexdigest()[:20]
             self._folder = folder / "parsed" / name
 
-    def parse(self, data: bytes, filename: str) -> ParsedFile:
-        """The parsed file, from its entry where there is one."""
-        self.last_missed_bytes = 0
-        path = self._entry(data, filename)
-        if path is not None:
-            try:
-                return _unpack(path.read_bytes(), spread=self._spread)
-            except (OSError, ValueError, KeyError, TypeError, struct.error):
-                pass  # none, or damaged
-        parsed = parse_results(data, filename, spread=self._spread)
-        if path is not None:
-            self.last_missed_bytes = len(data)
-            _store(path, _pack(parsed))
-        return parsed
+    def fetch(self, path: Path) -> Fetched:
+        """Read a results file and its entry; may run in another thread than the rest.
 
-    def fill(self, data: bytes, filename: str) -> None:
-        """See to it that there is an entry."""
-        path = self._entry(data, filename)
-        if path is not None and not path.exists():
-            _store(path, _pack(parse_results(data, filename, spread=self._spread)))
-
-    def _entry(self, data: bytes, filename: str) -> Path | None:
+        Raises:
+            OSError: the file cannot be read.
+        """
+        data = path.read_bytes()
         if self._folder is None or len(data) < _WORTHWHILE_BYTES:
-            return None
-        key = _key(data, filename)
-        self._used.add(key)
-        return self._folder / (key + (".spread" if self._spread else ".values"))
+            return Fetched(data, path.name, None, None)
+        entry = self._folder / (_key(data, path.name) + (".spread" if self._spread else ".values"))
+        try:
+            return Fetched(data, path.name, entry, entry.read_bytes())
+        except OSError:
+            return Fetched(data, path.name, entry, None)
+
+    def parse(self, fetched: Fetched) -> tuple[ParsedFile, bool]:
+        """The parsed file, and whether it had to be parsed for want of a sound entry."""
+        if fetched.entry is not None:
+            self._used.add(fetched.entry.stem)
+        if fetched.packed is not None:
+            with contextlib.suppress(ValueError, KeyError, TypeError, struct.error):
+                return _unpack(fetched.packed, spread=self._spread), False
+        parsed = parse_results(fetched.data, fetched.filename, spread=self._spread)
+        if fetched.entry is not None:
+            _store(fetched.entry, _pack(parsed))
+        return parsed, fetched.entry is not None
 
     def prune(self) -> None:
         """Remove entries of content that this folder no longer has, and folders not used for a month."""
@@ -158,9 +166,10 @@ def _pack(parsed: ParsedFile) -> bytes:
         "n": len(parsed.values),
         "rows": len(parsed.row_started_ms),
         "samples": len(spread.samples) if spread is not None else -1,
+        "layout": len(parsed.layout),
     }
     text = json.dumps(about, separators=(",", ":")).encode()
-    body = b"".join([text, *parts, parsed.layout])
+    body = b"".join([text, parsed.layout, *parts])
     return _PREFIX.pack(_MAGIC, zlib.crc32(body), len(text)) + body
 
 
@@ -172,11 +181,14 @@ def _unpack(payload: bytes, *, spread: bool) -> ParsedFile:
         raise ValueError("damaged")
     about = json.loads(bytes(body[:text_length]))
     n, rows, n_samples = about["n"], about["rows"], about["samples"]
-    position = text_length
+    layout_end = text_length + about["layout"]
+    # A copy, so that the table's values do not keep the entry's text in memory.
+    arrays = bytes(body[layout_end:])
+    position = 0
 
     def take(kind: str, count: int) -> np.ndarray[tuple[int], np.dtype[np.generic]]:
         nonlocal position
-        array = np.frombuffer(body, kind, count, position)
+        array = np.frombuffer(arrays, kind, count, position)
         position += array.nbytes
         return array
 
@@ -189,7 +201,7 @@ def _unpack(payload: bytes, *, spread: bool) -> ParsedFile:
     status = take("i1", n)
     return ParsedFile(
         head=Head(**about["head"]),
-        layout=bytes(body[position:]),
+        layout=bytes(body[text_length:layout_end]),
         values=floats[0],  # type: ignore[arg-type]
         status=status,  # type: ignore[arg-type]
         ci_low=floats[1],  # type: ignore[arg-type]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gc
 import re
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,17 +19,20 @@ import numpy.typing as npt
 
 from mlxcache.history.asv_columns import OK, UNUSABLE, ParsedFile
 from mlxcache.history.asv_facts import Benchmark, read_benchmarks, read_machine
-from mlxcache.history.asv_json import Fault
+from mlxcache.history.asv_json import Fault, readable
 from mlxcache.history.cases import Cases, Places
 from mlxcache.history.machines import Rule, kind_of
 from mlxcache.history.parse_ahead import ParseAhead
-from mlxcache.history.parse_cache import ParseCache
+from mlxcache.history.parse_cache import Fetched, ParseCache
 from mlxcache.history.problems import Problem
 from mlxcache.history.progress import progress
 from mlxcache.history.tree import MachineFolder
 
 # what a results file repeats of its machine.json
 _MACHINE_FIELDS: Final = frozenset({"os", "arch", "cpu", "num_cpu", "ram"})
+
+# How much is read before it is needed: enough to keep a thread busy, whatever the size of the files.
+_AHEAD_BYTES: Final = 4 * 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -67,25 +72,44 @@ class Reader:
             self._read_benchmarks(folder.benchmarks_file)
         work = [(folder, path) for folder in folders for path in folder.files]
         current: MachineFolder | None = None
-        cache = ParseCache(None, Path(), spread=self._spread)
         facts: dict[str, Any] = {}
+        fetched = progress(self._fetch_ahead(work), "reading results", len(work), enabled=show_progress)
         with _no_garbage_collection(), ParseAhead(self._cache, spread=self._spread) as ahead:
-            for index, (folder, path) in enumerate(progress(work, "reading results", enabled=show_progress)):
+            for index, (folder, path, cache, future) in enumerate(fetched):
                 if folder is not current:
-                    cache.prune()
                     current = folder
-                    cache = ParseCache(self._cache, folder.path, spread=self._spread)
                     facts, faults = read_machine(folder.machine_file)
                     self._report(folder.machine_file, faults)
                 try:
-                    data = path.read_bytes()
+                    content = future.result()
                 except OSError as error:
-                    self.problems.append(Problem(str(path), "", f"cannot be read: {error.strerror or error}"))
+                    self._report(path, [Fault("", f"cannot be read: {error.strerror or error}")])
                     continue
-                self._add(path, cache.parse(data, path.name), folder, facts)
-                if cache.last_missed_bytes:
-                    ahead.missed(cache.last_missed_bytes, partial(_paths, work, index + 1))
-        cache.prune()
+                parsed, missed = cache.parse(content)
+                self._add(path, parsed, folder, facts)
+                if missed:
+                    ahead.missed(len(content.data), partial(_paths, work, index + 1))
+
+    def _fetch_ahead(
+        self, work: Sequence[tuple[MachineFolder, Path]]
+    ) -> Iterator[tuple[MachineFolder, Path, ParseCache, Future[Fetched]]]:
+        """The work with its files' contents, which a thread reads and hashes while others are parsed."""
+        waiting: deque[tuple[MachineFolder, Path, ParseCache, Future[Fetched]]] = deque()
+        sizes: deque[int] = deque()
+        with ThreadPoolExecutor(1) as pool:
+            for folder, files in groupby(work, key=lambda item: item[0]):
+                cache = ParseCache(self._cache, folder.path, spread=self._spread)
+                for _, path in files:
+                    waiting.append((folder, path, cache, pool.submit(cache.fetch, path)))
+                    sizes.append(_size(path))
+                    while len(waiting) > 1 and sum(sizes) > _AHEAD_BYTES:
+                        sizes.popleft()
+                        yield waiting.popleft()
+                # The folder's files have to be done before what is left of its entries can go.
+                while waiting:
+                    sizes.popleft()
+                    yield waiting.popleft()
+                cache.prune()
 
     def _read_benchmarks(self, path: Path) -> None:
         if path in self._seen_benchmarks:
@@ -97,7 +121,9 @@ class Reader:
             self.benchmarks.setdefault(name, benchmark)
 
     def _report(self, path: Path, faults: Iterable[Fault]) -> None:
-        self.problems += [Problem(str(path), fault.row, fault.reason, fault.n_values) for fault in faults]
+        self.problems += [
+            Problem(readable(str(path)), fault.row, fault.reason, fault.n_values) for fault in faults
+        ]
 
     def _add(self, path: Path, parsed: ParsedFile, folder: MachineFolder, facts: dict[str, Any]) -> None:
         self._report(path, parsed.faults)
@@ -105,12 +131,12 @@ class Reader:
             return
         stated = facts.get("machine")
         stated = stated if isinstance(stated, str) else ""
-        host = parsed.head.machine or stated or folder.path.name
+        host = parsed.head.machine or stated or readable(folder.path.name)
         if stated and host != stated:
             why = (
                 f"it is of machine {host!r}, but the folder's machine.json says {stated!r}: kept as {host!r}"
             )
-            self.problems.append(Problem(str(path), "", why))
+            self.problems.append(Problem(readable(str(path)), "", why))
             facts = {}
         known = {key: value for key, value in parsed.head.params.items() if key in _MACHINE_FIELDS}
         known.update(facts)
@@ -121,9 +147,12 @@ class Reader:
         for key, value in known.items():
             if key not in ("machine", "version"):
                 machine.setdefault(key, value)
+        parsed.layout = self.cases.shared(parsed.layout)
         cases = self.cases.codes(parsed.layout)
         keep = (parsed.status != UNUSABLE) & (cases >= 0)
-        self.files.append(ResultFile(str(path), host, kind, parsed, cases, None if keep.all() else keep))
+        self.files.append(
+            ResultFile(readable(str(path)), host, kind, parsed, cases, None if keep.all() else keep)
+        )
 
     def recorded_dates(self) -> dict[str, int | None]:
         """Each commit's date as the results record it, in seconds; the earliest where files differ."""
@@ -138,6 +167,13 @@ class Reader:
 
 def _paths(work: Sequence[tuple[MachineFolder, Path]], start: int) -> list[tuple[str, str]]:
     return [(str(path.absolute()), str(folder.path.absolute())) for folder, path in work[start:]]
+
+
+def _size(path: Path) -> int:
+    # The least is for the entry of a tiny file, and keeps the queue short.
+    with suppress(OSError):
+        return max(path.stat().st_size, 64 * 1024)
+    return 0
 
 
 @contextmanager

@@ -74,7 +74,7 @@ def load(
         param_columns: which parameters get a column of their own: all (True), none (False), those named, or
             (None) all unless they would take more than 256 MB, in which case there is a notice instead.
         cache: keep parsed files in the default folder (True, see `parse_cache.default_folder`), in this
-            folder, or not at all (False).
+            folder, or not at all (False). With a cache, a large tree that is new is parsed by two processes.
         show_progress: None shows it where stderr is a terminal.
 
     Returns:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from mlxcache.history.asv_json import readable
 from mlxcache.history.problems import Problem
 
 # What may hold thousands of JSON files that are no results.
@@ -59,7 +60,7 @@ def find_machine_folders(roots: Iterable[Path]) -> tuple[list[MachineFolder], li
     seen: set[str] = set()
 
     def unreadable(error: OSError) -> None:
-        problems.append(Problem(str(error.filename), "", f"cannot be listed: {error.strerror or error}"))
+        problems.append(Problem(readable(str(error.filename)), "", f"cannot be listed: {error.strerror}"))
 
     for root in roots:
         results_folders: set[str] = set()
@@ -85,7 +86,7 @@ def find_machine_folders(roots: Iterable[Path]) -> tuple[list[MachineFolder], li
                 if (path / name).is_file():
                     files.append(path / name)
                 else:
-                    problems.append(Problem(str(path / name), "", "not a regular file"))
+                    problems.append(Problem(readable(str(path / name)), "", "not a regular file"))
             folders.append(
                 MachineFolder(path, tuple(files), path / "machine.json", path.parent / "benchmarks.json")
             )

@@ -28,7 +28,9 @@ def row(
     spread: float = 0.1,
 ) -> list[Any]:
     """A row of format 2 with an interval of +-`spread` around each number."""
-    values = result if isinstance(result, list) else []
+    if not isinstance(result, list):
+        return [result, [list(choices) for choices in params], version, 1_700_000_000_000, 1.5]
+    values = result
     numbers = [value if isinstance(value, int | float) else None for value in values]
 
     def around(factor: float) -> list[float | None]:
@@ -58,7 +60,7 @@ def document(
         "python": "3.12",
         "requirements": {},
         "env_vars": {},
-        "result_columns": COLUMNS,
+        "result_columns": list(COLUMNS),
         "results": dict(rows),
         "durations": {"<build>": 2.5},
         "version": 2,

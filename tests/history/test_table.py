@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import pandas as pd
 import pytest
 from result_trees import commit, count_values, document, row, write_benchmarks, write_document, write_tree
 
-from mlxcache.history import load, series_keys
+from mlxcache.history import load, series_keys, table
 
 AGREED = [
     "machine", "commit", "commit_date", "env", "benchmark", "params", "version", "value", "unit",
@@ -145,3 +146,20 @@ def test_every_value_is_in_the_table_or_a_problem(tmp_path: Path) -> None:
     total = sum(count_values(path) for path in tmp_path.glob("m1/0*.json"))
     assert len(df) + df.attrs["problems"].n_values == total
     assert {problem.row for problem in df.attrs["problems"]} == {"time_short", "time_text", "time_params"}
+
+
+def test_too_many_param_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where columns for all parameters would take too much memory there are none, and a notice says so."""
+    monkeypatch.setattr(table, "PARAM_COLUMNS_BYTES", 10)
+    df = load(write_tree(tmp_path))
+    assert not [name for name in df.columns if name.startswith("param_")]
+    assert "name those you need in param_columns" in df.attrs["notices"][-1]
+    assert {"param_size", "param_kind"} <= set(load(tmp_path, param_columns=True).columns)
+
+
+def test_frames_can_be_copied_and_pickled(tmp_path: Path) -> None:
+    """A frame survives pandas' copies and pickle with all that is in attrs."""
+    df = load(write_tree(tmp_path))
+    again = pickle.loads(pickle.dumps(df.copy()))
+    pd.testing.assert_frame_equal(again, df)
+    assert again.attrs == df.attrs

@@ -1,0 +1,26 @@
+"""The tool that times loading."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+TOOL = Path(__file__).parents[2] / "tools" / "bench_history.py"
+
+
+def test_makes_and_times_a_tree(tmp_path: Path) -> None:
+    """It makes a tree without faults and prints a line a measurement."""
+    results = tmp_path / "results"
+    for action, options in (("make", ["--files", "4", "--series", "120"]), ("load", [])):
+        done = subprocess.run(
+            [sys.executable, str(TOOL), action, str(results), *options],
+            check=True, capture_output=True, text=True, cwd=TOOL.parents[1],
+        )  # fmt: skip
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("4 result files, ")
+    assert [line.split("  ")[0] for line in lines[1:5]] == [
+        "no cache", "empty cache", "full cache", "full cache, one new file"
+    ]  # fmt: skip
+    assert all("no problems" in line for line in lines[1:5])
+    assert len(list(results.glob("*/*.json"))) == 5
