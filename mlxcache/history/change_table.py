@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -19,7 +20,12 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from mlxcache.history.aftermath import apply_confirmations, range_commits, without_documentation
+from mlxcache.history.aftermath import (
+    apply_confirmations,
+    note_common_moves,
+    range_commits,
+    without_documentation,
+)
 from mlxcache.history.confirmations import Confirmation
 from mlxcache.history.direction import direction_of, higher_is_better
 from mlxcache.history.judging import Judged, judge_all
@@ -32,6 +38,7 @@ from mlxcache.history.series_table import (
     control_test,
     find_controls,
     measured,
+    median_controls,
     series_keys,
 )
 
@@ -101,7 +108,9 @@ def change_points(
         method: detector, significance test, effect size and thresholds; None is `Method()`.
         control: "auto" takes benchmarks named like a control, a regular expression takes those it is found
         in,
-            None divides by nothing. A control has to have run on the same machine, environment and commits.
+            "median" the middle one of all timings of a machine (for a tree without a control; a change that
+            slows most benchmarks alike disappears then), None divides by nothing. A control has to have run
+            on the same machine, environment and commits.
         higher_better: benchmark name to whether more is better; for the others the benchmark's attribute or
         the
             unit decides, see `mlxcache.history.direction`.
@@ -141,7 +150,10 @@ def change_points(
     table = measured(df)
     keys = series_keys(table)
     is_control_benchmark = control_test(control)
-    controls = find_controls(table, keys, is_control_benchmark)
+    if control == "median":
+        controls = median_controls(table, keys)
+    else:
+        controls = find_controls(table, keys, is_control_benchmark)
     reruns = list(confirmations)
     asked = {confirmation.key()[1:] for confirmation in reruns}
     tasks: list[Task] = []
@@ -175,6 +187,10 @@ def change_points(
             ]
     changes = _frame(rows)
     changes["range_commits"] = range_commits(df, changes)
+    places = Counter(
+        (key.machine, key.env) for key in keys.values() if not is_control_benchmark(key.benchmark)
+    )
+    changes = note_common_moves(changes, places)
     changes, documentation = without_documentation(changes, repo, chosen.min_confidence)
     changes, refuted = apply_confirmations(changes, reruns, df)
     unsure = (changes["confidence"] < chosen.min_confidence) | (

@@ -19,6 +19,8 @@ from mlxcache.history.noise import FloatArray
 KEY_COLUMNS: Final = ("machine", "env", "benchmark", "params", "version", "unit")
 _NEEDED: Final = frozenset({*KEY_COLUMNS, "commit", "value", "status"})
 
+_ENOUGH_FOR_MEDIAN: Final = 5
+
 Indices = npt.NDArray[np.int64]
 ControlTest = Callable[[str], bool]
 
@@ -77,11 +79,13 @@ def series_keys(table: pd.DataFrame) -> dict[int, Key]:
 
 
 def control_test(control: str | None) -> ControlTest:
-    """What tells a control by its benchmark's name: "auto", a regular expression, or None for no control.
+    """What tells a control by its benchmark's name.
+
+    "auto", a regular expression, or None (and "median") for none.
 
     Raises ValueError for something that is no regular expression.
     """
-    if control is None:
+    if control is None or control == "median":
         return lambda benchmark: False
     if control == "auto":
         return is_control
@@ -126,6 +130,37 @@ def find_controls(table: pd.DataFrame, keys: Mapping[int, Key], test: ControlTes
         place = (key.machine, key.env)
         if place not in chosen or len(values) > len(chosen[place][1]):
             chosen[place] = (key.benchmark, values)
+    return Controls(chosen)
+
+
+def median_controls(table: pd.DataFrame, keys: Mapping[int, Key]) -> Controls:
+    """A stand-in where no control ran: what the middle one of a machine's timings did at each commit.
+
+    Each series counts relative to its own median, and a commit needs five of them. A change of the code that
+    slows most benchmarks alike disappears in it, so nobody gets it without asking.
+    """
+    chosen: dict[tuple[str, str], tuple[str, Mapping[int, float]]] = {}
+    timings = [number for number, key in keys.items() if key.unit == "seconds"]
+    rows = table.loc[np.isin(table["series"].to_numpy(), timings) & (table["value"].to_numpy() > 0)]
+    logs = pd.DataFrame(
+        {
+            "series": rows["series"].to_numpy(),
+            "commit": rows["commit_index"].to_numpy(np.int64),
+            "machine": rows["machine"].astype("str").to_numpy(),
+            "env": rows["env"].astype("str").to_numpy(),
+            "x": np.log(rows["value"].to_numpy(np.float64)),
+        }
+    )
+    logs["x"] -= logs.groupby("series")["x"].transform("median")
+    for (machine, env), group in logs.groupby(["machine", "env"]):
+        by_commit = group.groupby("commit")["x"].agg(["median", "size"])
+        known = by_commit.loc[by_commit["size"] >= _ENOUGH_FOR_MEDIAN, "median"]
+        if len(known):
+            name = f"the median of {group['series'].nunique()} benchmarks"
+            chosen[str(machine), str(env)] = (
+                name,
+                dict(zip(known.index.tolist(), known.tolist(), strict=True)),
+            )
     return Controls(chosen)
 
 

@@ -175,6 +175,24 @@ def test_the_user_can_name_the_control() -> None:
         change_points(df, control="(")
 
 
+def test_the_median_of_all_timings_stands_in_for_a_control() -> None:
+    """On request.
+
+    Nine benchmarks on a pool of runners, one of which got 10 % slower, and only that is listed.
+    """
+    speed = np.random.default_rng(0).choice([1.0, 1.25, 1.6], 120)
+    df = tables(
+        *(
+            history_frame(levels((120, 1.0 + s), seed=s) * speed, benchmark=f"bench.time_{s}")
+            for s in range(8)
+        ),
+        history_frame(levels((60, 1.0), (60, 1.1), seed=9) * speed, benchmark="bench.time_slow"),
+    )
+    changes = change_points(df, control="median")
+    assert changes["benchmark"].tolist() == ["bench.time_slow"]
+    assert changes["control"].tolist() == ["the median of 9 benchmarks"]
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
@@ -266,6 +284,18 @@ def test_several_processes_find_what_one_finds() -> None:
         )
     )
     pd.testing.assert_frame_equal(change_points(df, jobs=2), change_points(df, jobs=1))
+
+
+def test_what_most_benchmarks_do_at_once_is_noted() -> None:
+    """Six of seven step together: listed all the same, with a hint at the machine; the loner has none."""
+    df = tables(
+        *(history_frame(levels((40, 1.0), (40, 1.1), seed=s), benchmark=f"bench.time_{s}") for s in range(6)),
+        history_frame(levels((20, 1.0), (60, 1.1), seed=7), benchmark="bench.time_alone"),
+    )
+    changes = change_points(df).set_index("benchmark")
+    assert len(changes) == 7
+    assert changes.loc["bench.time_3", "note"].startswith("6 of 7 benchmarks here made a regression")
+    assert changes.loc["bench.time_alone", "note"] == ""
 
 
 def test_missing_columns_are_named() -> None:
