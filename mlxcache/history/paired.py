@@ -11,6 +11,7 @@ harm); its interval comes from a bootstrap over pairs, its p-value from Yuen's t
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,8 +34,9 @@ _SEED = 20_240_229
 class PairedChange:
     """Head against base as relative changes of the value (0.05: head is 5 % larger).
 
-    p_value is two-sided. `error` is the standard error of the log ratio. `control` says whether the ratios
-    were divided by the control's, `floor` that the lower quartiles were compared instead of the pairs.
+    p_value is two-sided. `error` is the standard error of the log ratio. `control` is the place of the
+    control that the ratios were divided by, or None; `floor` says that the lower quartiles were compared
+    instead of the pairs.
     """
 
     change: float
@@ -43,7 +45,7 @@ class PairedChange:
     p_value: float
     pairs: int
     error: float
-    control: bool = False
+    control: int | None = None
     floor: bool = False
 
 
@@ -84,30 +86,30 @@ def bootstrap_interval(
 
 
 def log_ratios(
-    base: FloatArray,
-    head: FloatArray,
-    control_base: FloatArray | None = None,
-    control_head: FloatArray | None = None,
-) -> tuple[FloatArray, bool]:
-    """Log ratios of the pairs, and whether they were divided by the control's: where that quiets them.
+    base: FloatArray, head: FloatArray, controls: Sequence[tuple[FloatArray, FloatArray]] = ()
+) -> tuple[FloatArray, int | None]:
+    """Log ratios of the pairs, divided by those of the control that makes them agree best, and its place.
 
-    Raises ValueError for arrays of unequal length, fewer than MIN_PAIRS pairs or a value that is not above
-    zero.
+    `controls` hold base's and head's values of each control in the same rounds. The place is None if none
+    helps. Raises ValueError for arrays of unequal length, fewer than MIN_PAIRS pairs or a value that is not
+    above zero.
     """
     for name, array in (("base", base), ("head", head)):
-        if not bool((array > 0).all()):
+        if len(array) and not bool((array > 0).all()):
             raise ValueError(f"{name} holds {float(array.min())}; ratios need values above zero")
     if len(base) != len(head):
         raise ValueError(f"base has {len(base)} values and head {len(head)}; pairs need as many of both")
     if len(base) < MIN_PAIRS:
         raise ValueError(f"{len(base)} pairs are too few to judge; measure {MIN_PAIRS} rounds or more")
-    ratios = np.log(head / base)
-    if control_base is None or control_head is None or len(control_base) != len(base) != len(control_head):
-        return ratios, False
-    divided = ratios - np.log(control_head / control_base)
-    if _standard_error(divided)[0] < _standard_error(ratios)[0]:
-        return divided, True
-    return ratios, False
+    best = np.log(head / base)
+    place, least = None, _standard_error(best)[0]
+    ratios = best
+    for number, (control_base, control_head) in enumerate(controls):
+        divided = ratios - np.log(control_head / control_base)
+        error = _standard_error(divided)[0]
+        if error < least:
+            best, place, least = divided, number, error
+    return best, place
 
 
 def _floor_change(base: FloatArray, head: FloatArray, level: float) -> PairedChange:
@@ -126,8 +128,7 @@ def _floor_change(base: FloatArray, head: FloatArray, level: float) -> PairedCha
 def paired_change(
     base: FloatArray,
     head: FloatArray,
-    control_base: FloatArray | None = None,
-    control_head: FloatArray | None = None,
+    controls: Sequence[tuple[FloatArray, FloatArray]] = (),
     *,
     level: float = 0.95,
 ) -> PairedChange:
@@ -135,7 +136,7 @@ def paired_change(
 
     Raises ValueError as `log_ratios` does.
     """
-    ratios, divided = log_ratios(base, head, control_base, control_head)
+    ratios, divided = log_ratios(base, head, controls)
     error, freedom = _standard_error(ratios)
     if len(ratios) >= _FLOOR_FROM:
         floor = _floor_change(np.log(base), np.log(head), level)

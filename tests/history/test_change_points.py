@@ -14,7 +14,7 @@ import mlxcache.history
 from mlxcache.history import change_points
 from mlxcache.history.change_table import COLUMNS
 from mlxcache.history.confirmations import Confirmation
-from mlxcache.history.control import divide, is_control
+from mlxcache.history.control import Control, divide_best, is_control
 
 
 def confirmation(outcome: str, before: int, after: int, change: float = 0.1) -> Confirmation:
@@ -214,8 +214,9 @@ def test_a_control_that_ran_rarely_is_not_divided_by() -> None:
     x = np.random.default_rng(0).normal(0, 0.1, 40)
     control = x.copy()
     control[::2] = np.nan
-    assert not divide(x, control).used
-    assert divide(x, x + 1e-3 * np.arange(40) % 2).used
+    assert divide_best(x, [Control("rare", control)])[1] == ""
+    close = Control("close", x + 1e-3 * (np.arange(40) % 2))
+    assert divide_best(x, [Control("rare", control), close])[1] == "close"
 
 
 def test_a_documentation_commit_is_no_suspect(tmp_path: Path) -> None:

@@ -89,11 +89,15 @@ def test_the_control_is_divided_by_only_where_it_helps() -> None:
     rng = np.random.default_rng(4)
     swing_base, swing_head = rng.normal(0, 0.2, 20), rng.normal(0, 0.2, 20)
     base, head = np.exp(swing_base), 1.06 * np.exp(swing_head)
-    with_control = paired_change(base, head, np.exp(swing_base), np.exp(swing_head) * rng.normal(1, 0.01, 20))
-    assert with_control.control
+    with_control = paired_change(
+        base,
+        head,
+        [abba("gaussian 5 %", 20, 9), (np.exp(swing_base), np.exp(swing_head) * rng.normal(1, 0.01, 20))],
+    )
+    assert with_control.control == 1
     assert with_control.change == pytest.approx(0.06, abs=0.02)
     quiet, louder = abba("gaussian 1 %", 20, 6)
-    assert not paired_change(quiet, louder, np.exp(swing_base), np.exp(swing_head)).control
+    assert paired_change(quiet, louder, [(np.exp(swing_base), np.exp(swing_head))]).control is None
 
 
 @pytest.mark.parametrize(
