@@ -160,8 +160,7 @@ def compare_rounds(
 
     Args:
         rounds: columns machine, env, benchmark, params, version, unit, round (number), side ("base" or
-        "head") and
-            value: one value for each side of each round. Rounds that lack a side are left out.
+            "head") and value, one for each side of each round. Rounds that lack a side are left out.
         base, head: how the commits are called in the result.
         limits, control, higher_better, base_changes: as in `compare`.
 
