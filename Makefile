@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 
-.PHONY: help bench test lint site wheel detector-table clean
+.PHONY: help bench releases test lint site wheel detector-table clean
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
@@ -21,6 +21,12 @@ $(READY): pyproject.toml
 
 bench: $(READY) ## measure the current commit: at most two minutes once everything is installed
 	$(BIN)/mlxcache bench HEAD^! --rounds 2
+
+# One of each minor release that installs beside Python 3.11 and has what the suite needs.
+MLX ?= 0.26.5,0.27.1,0.28.0,0.29.4,0.30.6,0.31.2,0.32.4
+releases: $(READY) ## measure the current commit on a list of MLX releases: make MLX=0.30.6,0.32.4 releases
+	$(BIN)/mlxcache bench HEAD^! --mlx $(MLX) --rounds 2 \
+	  --bench '^(control|decode|prefill|positions|ring|growth|footprint)\.'
 
 test: $(READY) ## run the tests
 	$(BIN)/python -m pytest
