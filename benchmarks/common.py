@@ -225,8 +225,8 @@ class Step:
 def low(seconds: list[float]) -> float:
     """The 5 % quantile: disturbance only adds time, and hundreds of samples leave twenty below it.
 
-    On two cores with a load of 6, ratios of these repeated within 2 to 3 %; of quartiles within 4 to 10, of medians
-    within 12 to 17.
+    On two cores with a load of 6, ratios of these repeated within 2 to 3 %; of quartiles within 4 to 10, of
+    medians within 12 to 17.
     """
     return float(np.quantile(seconds, 0.05))
 
