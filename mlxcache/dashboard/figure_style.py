@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from matplotlib.axes import Axes
 
 Theme = Literal["light", "dark"]
+
+# Names of benchmarks may hold dollars, which are no formulas.
+PLAIN: Any = {"text.parse_math": False}
 
 
 @dataclass(frozen=True)

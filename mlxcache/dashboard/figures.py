@@ -15,15 +15,17 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from mlxcache.dashboard.figure_style import Palette, Theme, palette, style
+from mlxcache.dashboard.figure_style import PLAIN, Palette, Theme, palette, style
 from mlxcache.dashboard.units import format_change, format_value
 
 
+@rc_context(PLAIN)
 def change_figure(
     df: pd.DataFrame, change: Mapping[Any, Any] | pd.Series[Any], *, theme: Theme = "light"
 ) -> Figure:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import re
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cache
@@ -55,7 +56,9 @@ class Picture:
 def render(figure: Figure, kind: str) -> bytes:
     """A figure as the content of an SVG or PNG file, the same bytes each time."""
     data = io.BytesIO()
-    with matplotlib.rc_context(_SETTINGS):
+    with matplotlib.rc_context(_SETTINGS), warnings.catch_warnings():
+        # The page's fonts draw the SVG's text; a PNG has a box where DejaVu lacks a sign.
+        warnings.filterwarnings("ignore", "Glyph .* missing from font", UserWarning)
         if kind == "svg":
             figure.savefig(data, format="svg", metadata={"Date": None})
         else:

@@ -4,7 +4,7 @@ They look at names of parameters only, so any suite that has such parameters get
 
     path     with int32 and int64 among its values   -> the two paths
     option   beside path                             -> options of reading positions
-    cache    with two values or more                 -> peers
+    cache    with mlxcache and another value           -> peers
     a number with three values or more               -> cost against it
 """
 
@@ -248,11 +248,11 @@ def races(df: pd.DataFrame, machine: str, env: str, commit_index: int) -> list[R
                 (str(row["p:cache"]), float(row["value"]), float(row["ci_low"]), float(row["ci_high"]))
                 for row in rows.sort_values("value").to_dict("records")
             ]
-            if len(entries) < 2:
-                continue
             own = next((value for name, value, _, _ in entries if name == REFERENCE_CACHE), None)
+            if len(entries) < 2 or own is None:
+                continue
             kind = next((_LIMIT_OF[key] for key in zip(others, values, strict=False) if key in _LIMIT_OF), "")
-            limit = own * shares[kind] if own is not None and kind in shares and "Ring" not in benchmark else None
+            limit = own * shares[kind] if kind in shares and "Ring" not in benchmark else None
             more = ", ".join(f"{name} {value}" for name, value in zip(others, values, strict=False))
             title = f"{benchmark}{f': {more}' if more else ''}"
             found.append(Race(title, str(rows["unit"].iloc[0]), tuple(entries), limit))

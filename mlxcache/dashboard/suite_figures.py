@@ -6,13 +6,14 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from mlxcache.dashboard.figure_style import MARKERS, Palette, Theme, palette, style
+from mlxcache.dashboard.figure_style import MARKERS, PLAIN, Palette, Theme, palette, style
 from mlxcache.dashboard.plain_text import short
 from mlxcache.dashboard.suite_data import Curve, HeatMap, Race
 from mlxcache.dashboard.units import format_value
@@ -21,6 +22,7 @@ _MOST_LINES = 8
 _WIDEST = math.log(4.0)  # the colours end at a factor of four
 
 
+@rc_context(PLAIN)
 def ratio_figure(content: HeatMap, *, theme: Theme = "light") -> Figure:
     """Ratios with their numbers; the sign of what differs from 1 is a triangle as well as a colour."""
     colours = palette(theme)
@@ -56,6 +58,7 @@ def ratio_figure(content: HeatMap, *, theme: Theme = "light") -> Figure:
     return figure
 
 
+@rc_context(PLAIN)
 def race_figure(content: Sequence[Race], *, theme: Theme = "light") -> Figure:
     """Caches that do the same work, one panel a kind of work, each on a scale that begins at 0."""
     colours = palette(theme)
@@ -91,6 +94,7 @@ def race_figure(content: Sequence[Race], *, theme: Theme = "light") -> Figure:
     return figure
 
 
+@rc_context(PLAIN)
 def curve_figure(content: Sequence[Curve], *, theme: Theme = "light") -> Figure:
     """One benchmark against one parameter, a line for each set of the other parameters; both axes logarithmic."""
     colours = palette(theme)
@@ -99,7 +103,9 @@ def curve_figure(content: Sequence[Curve], *, theme: Theme = "light") -> Figure:
     style(axes, colours)
     _draw_curves(axes, content, colours)
     first = content[0]
-    axes.set_title(short(first.benchmark, 70), loc="left", color=colours.text, fontsize=10.5)
+    axes.set_title(
+        f"{short(first.benchmark, 60)} against {first.parameter}", loc="left", color=colours.text, fontsize=10.5
+    )
     return figure
 
 

@@ -88,7 +88,7 @@ def _collect(
     seen = table[["machine", "env", "commit_index"]].drop_duplicates()
     places = newest_commits(seen.astype({"machine": "str", "env": "str"}))
     newest = sorted(places.items(), key=lambda item: (-item[1][0], item[0]))[:_MOST_PLACES]
-    names = dict(zip(table["commit_index"].tolist(), table["commit"].astype("str"), strict=True))
+    names = {commit.index: commit.name for commit in df.attrs.get("commits", {}).values()}
     shown = []
     for (machine, env), commits in newest:
         for commit in commits if older else commits[:1]:
