@@ -22,7 +22,27 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from mlxcache.dashboard.figure_style import PLAIN, Palette, Theme, palette, style
+from mlxcache.dashboard.history_figures import (
+    noise_figure,
+    options_figure,
+    overview_figure,
+    paths_figure,
+    peers_figure,
+    releases_figure,
+    scaling_figure,
+)
 from mlxcache.dashboard.units import format_change, format_value
+
+__all__ = [
+    "change_figure",
+    "noise_figure",
+    "options_figure",
+    "overview_figure",
+    "paths_figure",
+    "peers_figure",
+    "releases_figure",
+    "scaling_figure",
+]
 
 
 @rc_context(PLAIN)

@@ -82,13 +82,14 @@ def race_figure(content: Sequence[Race], *, theme: Theme = "light") -> Figure:
         if race.limit is not None:
             axes.axvline(race.limit, color=colours.regression, lw=1.4, ls="--")
             axes.annotate(
-                "the machine's limit", (race.limit, len(names) - 0.45), xytext=(4, 0), textcoords="offset points",
+                "the machine's limit", (race.limit, -0.45), xytext=(4, 1), textcoords="offset points",
                 fontsize=8, color=colours.regression, va="bottom",
             )  # fmt: skip
         axes.set_yticks(range(len(names)), [short(name, 30) for name in names])
         axes.invert_yaxis()
-        axes.set_xlim(left=0)
-        axes.margins(x=0.16)
+        axes.set_xlim(
+            0, 1.15 * max(max(value, high if math.isfinite(high) else 0) for _, value, _, high in race.entries)
+        )
         axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _, unit=race.unit: format_value(v, unit)))
         axes.set_title(short(race.title, 90), loc="left", color=colours.text, fontsize=9.5)
     return figure
@@ -122,7 +123,8 @@ def _draw_curves(axes: Axes, content: Sequence[Curve], colours: Palette) -> None
     axes.minorticks_off()
     low = min(min(curve.y) for curve in content[:_MOST_LINES])
     high = max(max(curve.y) for curve in content[:_MOST_LINES])
-    ticks = np.geomspace(low, high, 4) if high > 1.05 * low else np.array([low])
+    # Levels that lie close together have labels that would cover one another.
+    ticks = np.geomspace(low, high, 4 if high > 3 * low else 2) if high > 1.15 * low else np.array([low])
     axes.set_ylim(low / 1.5, high * 1.5)
     axes.set_yticks(ticks, [format_value(float(tick), first.unit) for tick in ticks])
     axes.set_xlabel(first.parameter, color=colours.text, fontsize=9)

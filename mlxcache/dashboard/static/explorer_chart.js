@@ -141,7 +141,7 @@ const Chart = (() => {
     if (!values.length) return null;
     const [low, high] = [Math.min(...values), Math.max(...values)];
     const room = 0.35 * Math.max(high - low, 0.06 * Math.max(Math.abs(low), Math.abs(high)), 1e-12);
-    return [low - room, high + room];
+    return [low >= 0 ? Math.max(low - room, -0.02 * high) : low - room, high + room];
   };
 
   const draw = (node, view, entries, index) => {
