@@ -7,7 +7,11 @@ what they read before the next write is evaluated.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Protocol
+
 import mlx.core as mx
+import numpy as np
 
 
 class Pool:
@@ -56,16 +60,32 @@ class Pool:
 
         Raises ValueError, and changes nothing, for another shape or a run outside `[0, max_slots)`.
         """
-        shape = tuple(update.shape)
-        if len(shape) != 4 or (shape[0], shape[1], shape[3]) != (1, self.n_kv_heads, self.head_dim):
-            raise ValueError(f"update: got shape {shape}, expected [1, {self.n_kv_heads}, n, {self.head_dim}]")
-        stop = start + shape[2]
-        if start < 0 or shape[2] < 1 or stop > self.max_slots:
+        count = check_update(self, update)
+        stop = start + count
+        if start < 0 or stop > self.max_slots:
             raise ValueError(
-                f"update: got {shape[2]} cells at slot {start}, expected a run inside [0, {self.max_slots})"
+                f"update: got {count} cells at slot {start}, expected a run inside [0, {self.max_slots})"
             )
         self.reserve(stop)
         self.array[:, :, start:stop] = update
+
+    def write_cells(self, indices: Sequence[int] | np.ndarray, update: mx.array) -> None:
+        """Place `update`, `[1, H, n, D]`, at `n` distinct slots in any order; grows and casts as `write` does.
+
+        Raises ValueError, and changes nothing, for another shape, for indices that repeat, and for one outside
+        `[0, max_slots)`.
+        """
+        count = check_update(self, update)
+        index = cell_index(indices, count, self.max_slots)
+        self.reserve(int(max(indices)) + 1)
+        self.place(index, update)
+
+    def place(self, index: mx.array, update: mx.array) -> None:
+        """Do what `write_cells` does, unchecked and inside the slots there are; `index` is from `cell_index`."""
+        if update.dtype != self.dtype:
+            update = update.astype(self.dtype)
+        # Three times as fast as `array[:, :, index] = update` (12 us against 32 at 4 cells, 37 against 123 at 32).
+        self.array = mx.put_along_axis(self.array, index, update, 2)
 
     def read(self, start: int, length: int) -> mx.array:
         """Cells `[start, start + length)` as `[1, H, length, D]`.
@@ -103,3 +123,37 @@ class Pool:
         cells = cells.view(wide)
         rolled = mx.concatenate([cells[:, :, shift:], cells[:, :, :shift]], axis=2)
         self.array = rolled.view(self.dtype)
+
+
+class PoolShape(Protocol):
+    """What a pool is to the checks: the shape of its cells."""
+
+    n_kv_heads: int
+    head_dim: int
+
+
+def check_update(pool: PoolShape, update: mx.array) -> int:
+    """The number of cells in `update`; a ValueError where it is not `[1, H, n, D]` with n >= 1."""
+    shape = tuple(update.shape)
+    if len(shape) != 4 or (shape[0], shape[1], shape[3]) != (1, pool.n_kv_heads, pool.head_dim) or shape[2] < 1:
+        raise ValueError(
+            f"update: got shape {shape}, expected [1, {pool.n_kv_heads}, n, {pool.head_dim}] with n >= 1"
+        )
+    return int(shape[2])
+
+
+def cell_index(indices: Sequence[int] | np.ndarray, count: int, max_slots: int) -> mx.array:
+    """Distinct slots as the index that `Pool.place` takes, uint32 `[1, 1, count, 1]`.
+
+    Raises ValueError for another count, an index outside `[0, max_slots)` and one that repeats.
+    """
+    array = np.asarray(indices)
+    if array.shape != (count,) or array.dtype.kind not in "iu":
+        raise ValueError(f"indices: got {array.dtype} of shape {array.shape}, expected {count} integers, 1-D")
+    if array.min() < 0 or array.max() >= max_slots:
+        raise ValueError(
+            f"indices: got slots {array.min()} to {array.max()}, expected them inside [0, {max_slots})"
+        )
+    if np.unique(array).size != count:
+        raise ValueError(f"indices: got {count} slots of which some repeat, expected distinct ones")
+    return mx.array(array.astype(np.uint32)[None, None, :, None])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import mlx.core as mx
 import numpy as np
 
-from mlxcache.cache import AttendSpec, MaskKind, MLXCache, Positions, check_cells, check_layer, position_array
-from mlxcache.layout import CacheConfig, LayerConfig, SequenceLayout, StepPlan
-
-_FULL = slice(None)
+from mlxcache.cache import AttendSpec, LayerWork, MaskKind, MLXCache, Positions, check_layer, position_array
+from mlxcache.layout import CacheConfig, SequenceLayout, StepPlan
+from mlxcache.masks import band_mask
 
 
 class MLXSequenceCache(MLXCache):
@@ -26,7 +27,6 @@ class MLXSequenceCache(MLXCache):
         layout = SequenceLayout(config)
         super().__init__(config, [layout.max_slots(layer) for layer in range(config.n_layers)])
         self._layout = layout
-        self._n_layers = config.n_layers
         self._group_of = layout.group_of
         self._step = _Step(-1, -1, b"", len(layout.groups))
         self._bands: dict[int, mx.array] = {}
@@ -61,36 +61,32 @@ class MLXSequenceCache(MLXCache):
         Raises ValueError, beyond what the base class says, for a gap, a negative start, and a start that a ring
         layer no longer holds.
         """
-        if not 0 <= layer < self._n_layers:
-            check_layer(layer, self._n_layers)
         step = self._step
         count = len(positions)
-        if count != step.count or positions[0] != step.start or (count > 1 and not step.is_run(positions)):
+        if (
+            not 0 <= layer < self._n_layers
+            or count != step.count
+            or positions[0] != step.start
+            or (count > 1 and not step.is_run(positions))
+        ):
+            check_layer(layer, self._n_layers)
             step = self._next_step(positions)
         layout = self._layout
-        group = self._group_of[layer]
-        served = step.served[group]
+        served = step.served[self._group_of[layer]]
         if served is None or layout.origins[layer] != served.origin:
             served = self._serve(step, layer)
-        shape = served.shape
-        if k.shape != shape or v.shape != shape:
-            check_cells(k, v, layout.groups[group], count)
-        # Every check is behind us: from here on the step is done whole.
-        key_pool = self._key_pools[layer]
-        value_pool = self._value_pools[layer]
-        if served.slots > key_pool.slots or served.plan.roll:
-            for pool in (key_pool, value_pool):
-                if served.plan.roll:
-                    pool.roll(served.plan.roll)
-                pool.reserve(served.slots)
-        keys = key_pool.array
-        values = value_pool.array
-        keys[served.write] = k
-        values[served.write] = v
-        if layout.length < step.stop or served.plan.roll:
+        spec = self._store(layer, served.work, k, v)
+        if layout.length < step.stop or served.work.roll:
             layout.commit(layer, served.plan)
         self._step = step
-        return AttendSpec(keys[served.read], values[served.read], served.kind, served.mask)
+        return spec
+
+    def mask_for(self, layer: int, positions: Positions) -> tuple[MaskKind, mx.array | None]:
+        """See `MLXCache.mask_for`."""
+        check_layer(layer, self._n_layers)
+        step = self._next_step(positions)
+        work = self._serve(step, layer).work
+        return work.kind, work.mask
 
     def _next_step(self, positions: Positions) -> _Step:
         array = position_array(positions)
@@ -116,7 +112,8 @@ class MLXSequenceCache(MLXCache):
             kind = MaskKind.NONE
         elif window is not None and window < plan.read.length:
             kind, mask = MaskKind.EXPLICIT, self._band(window, step.count, plan.read.length)
-        served = _Served(plan, layout.origins[layer], cells, kind, mask)
+        work = LayerWork(cells, step.count, plan.write, plan.read, kind, mask, plan.roll)
+        served = _Served(plan, layout.origins[layer], work)
         step.served[group] = served
         return served
 
@@ -150,34 +147,9 @@ class _Step:
         return np.array_equal(np.asarray(positions), np.arange(self.start, self.stop))
 
 
-class _Served:
-    """A plan in the form that the layers of one group use it: ready index objects, the shape to expect."""
+class _Served(NamedTuple):
+    """A plan and its work, for the layers of one group whose pool begins at position `origin`."""
 
-    __slots__ = ("kind", "mask", "origin", "plan", "read", "shape", "slots", "write")
-
-    def __init__(
-        self, plan: StepPlan, origin: int, cells: LayerConfig, kind: MaskKind, mask: mx.array | None
-    ) -> None:
-        self.plan = plan
-        self.origin = origin  # of the layers that this plan suits, before a roll
-        self.shape = (1, cells.n_kv_heads, plan.tokens, cells.head_dim)
-        self.slots = plan.read.stop
-        # MLX indexes 20 % faster with (:, :, run) than with (..., run, :).
-        self.write = (_FULL, _FULL, slice(plan.write.start, plan.write.stop))
-        self.read = (_FULL, _FULL, slice(plan.read.start, plan.read.stop))
-        self.kind = kind
-        self.mask = mask
-
-
-def band_mask(window: int, count: int, span: int) -> mx.array:
-    """Which of `span` keys, oldest first, each of the newest `count` queries sees through a window.
-
-    Returns bool `[1, 1, count, span]`, true where `span - count - window < j - i <= span - count`. Made on the
-    host from one row, and evaluated: a mask that outlives its step must not hang on the stream that made it.
-    """
-    row = np.zeros(span + count - 1, dtype=np.bool_)
-    newest = span - count  # what query 0 sees last
-    offset = count - 1  # row[offset + j - i]
-    row[max(0, offset + newest - window + 1) : offset + newest + 1] = True
-    rows = np.lib.stride_tricks.as_strided(row[offset:], (count, span), (-row.itemsize, row.itemsize))
-    return mx.array(rows.copy()[None, None])  # mlx takes no negative strides
+    plan: StepPlan
+    origin: int
+    work: LayerWork

@@ -1,0 +1,246 @@
+"""A cache of many sequences that share one pool of cells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import mlx.core as mx
+import numpy as np
+
+from mlxcache.cache import AttendSpec, LayerWork, MaskKind, MLXCache, Positions, check_layer, position_array
+from mlxcache.cell_layout import CellLayout, Placement
+from mlxcache.layout import CacheConfig, LayerConfig, Run
+from mlxcache.masks import band_mask
+from mlxcache.pool import cell_index
+
+
+class MLXCellCache(MLXCache):
+    """Up to 64 sequences, ids 0 to 63, over one pool; a step may hold tokens of any of them.
+
+        cache = MLXCellCache(config)          # capacity counts cells, shared by all sequences
+        cache.begin_step([0, 0, 0, 1])        # one id per token; refused here where there is no room
+        for layer in range(n_layers):
+            spec = cache.update_and_fetch(layer, positions, k[layer], v[layer])
+        cache.seq_cp(0, 2)                    # a fork: sequence 2 shares what 0 holds
+        cache.seq_rm(0)                       # frees what nobody else owns
+
+    Layers share the placement of the tokens, so a windowed layer keeps as many cells as a full one and sees
+    fewer; `max_write` does not apply. A step of one sequence that appends to a run of its own cells is written
+    and read as runs with MaskKind NONE or CAUSAL, as in the sequence cache. Any other step reads the cells
+    `[0, used_end)` with one explicit mask for each distinct window.
+    """
+
+    def __init__(self, config: CacheConfig) -> None:
+        super().__init__(config, [config.capacity] * config.n_layers)
+        self._layout = CellLayout(config.capacity)
+        groups = tuple(dict.fromkeys(config.layers))
+        self._groups = groups
+        self._group_of = tuple(groups.index(config.layer(i)) for i in range(config.n_layers))
+        self._step: _Step | None = None
+
+    @property
+    def free(self) -> int:
+        """Cells that no sequence owns."""
+        return self._layout.free
+
+    @property
+    def used_end(self) -> int:
+        """One more than the highest occupied cell: what a step with an explicit mask reads."""
+        return self._layout.used_end
+
+    def seq_len(self, seq: int) -> int:
+        """Cells that `seq` owns. Raises ValueError for an id out of range."""
+        return self._layout.count(seq)
+
+    def next_position(self, seq: int) -> int:
+        """The lowest position that a next token of `seq` may have, 0 where it holds none."""
+        return self._layout.newest(seq) + 1
+
+    def can_extend(self, count: int) -> bool:
+        """Whether `count` more tokens, of any sequences, fit the free cells."""
+        return 0 <= count <= self._layout.free
+
+    def clear(self) -> None:
+        """Forget every sequence and a declared step; the storage is kept."""
+        self._step = None
+        self._layout.clear()
+
+    def begin_step(self, seq_ids: Sequence[int]) -> None:
+        """Declare the next step, one sequence id per token, and make sure that it has room.
+
+        Raises:
+            RuntimeError: the last declared step is not done.
+            ValueError: no tokens, or an id outside 0 to 63.
+            CapacityError: fewer free cells than tokens. Nothing has changed in all these cases.
+        """
+        self._require_done("begin_step")
+        self._step = _Step(self._layout.admit(seq_ids), self._n_layers)
+
+    def cancel_step(self) -> None:
+        """Drop a declared step, and the tokens that it has placed; nothing where there is none.
+
+        For a step that failed half way. What its layers have written is forgotten with the cells.
+        """
+        step = self._step
+        if step is not None and step.left:
+            if step.placed:
+                first: dict[int, int] = {}
+                for seq, position in zip(step.seq_ids, step.positions, strict=True):
+                    first.setdefault(seq, position)
+                for seq, position in first.items():
+                    self._layout.remove(seq, position)
+            self._step = None
+
+    def seq_cp(self, src: int, dst: int, upto: int | None = None) -> None:
+        """Fork: `dst` shares the cells of `src`, those below position `upto` if it is given. Nothing is copied.
+
+        Raises RuntimeError in the middle of a step; ValueError for an id out of range, for the same id twice,
+        for a `dst` that holds cells and for a `src` with nothing to share. Nothing has changed then.
+        """
+        self._require_done("seq_cp")
+        self._layout.copy(src, dst, upto)
+
+    def seq_rm(self, seq: int, start: int = 0, stop: int | None = None) -> int:
+        """Take `seq` off its positions `[start, stop)`, all from `start` on where `stop` is None.
+
+        Returns the number of cells freed: those nobody else owns. Raises RuntimeError in the middle of a step;
+        ValueError for an id out of range and where the sequence holds nothing. Nothing has changed then.
+        """
+        self._require_done("seq_rm")
+        return self._layout.remove(seq, start, stop)
+
+    def update_and_fetch(self, layer: int, positions: Positions, k: mx.array, v: mx.array) -> AttendSpec:
+        """See `MLXCache.update_and_fetch`; the step is declared with `begin_step`, and each layer comes once.
+
+        Raises, beyond what the base class says, RuntimeError for a step that is not declared and a layer served
+        twice, ValueError for a count other than the declared one, for positions no newer than what their
+        sequence holds, and for positions other than the first layer's.
+        """
+        step = self._step
+        count = len(positions)
+        if (
+            step is None
+            or not 0 <= layer < self._n_layers
+            or step.served[layer]
+            or count != step.count
+            or positions[0] != step.first
+            or (count > 1 and not step.has(positions))
+        ):
+            step = self._step_for(layer, positions)
+        spec = self._store(layer, step.works[self._group_of[layer]], k, v)
+        if not step.placed:
+            assert step.placement is not None
+            self._layout.commit(step.placement)
+            step.placed = True
+        step.served[layer] = 1
+        step.left -= 1
+        return spec
+
+    def mask_for(self, layer: int, positions: Positions) -> tuple[MaskKind, mx.array | None]:
+        """See `MLXCache.mask_for`."""
+        work = self._step_for(layer, positions).works[self._group_of[layer]]
+        return work.kind, work.mask
+
+    def _step_for(self, layer: int, positions: Positions) -> _Step:
+        """The declared step, planned for these positions, with `layer` still to be served."""
+        if not 0 <= layer < self._n_layers:
+            check_layer(layer, self._n_layers)
+        step = self._step
+        if step is None:
+            raise RuntimeError("step: none is declared, expected begin_step(seq_ids) before the first layer")
+        if step.served[layer]:
+            raise RuntimeError(
+                f"layer: {layer} was served already in this step of {len(step.seq_ids)} tokens, expected each "
+                "layer once; declare the next step with begin_step(seq_ids)"
+            )
+        count = len(positions)
+        if count != step.count or positions[0] != step.first or (count > 1 and not step.has(positions)):
+            self._plan(step, positions)
+        return step
+
+    def _plan(self, step: _Step, positions: Positions) -> None:
+        array = position_array(positions)
+        if step.placed:
+            raise ValueError(
+                f"positions: got {_shown(array)}, expected those that the first layer of this step placed: "
+                f"{_shown(np.array(step.positions))}"
+            )
+        placement = self._layout.place(step.seq_ids, array.tolist())
+        # The views first: they are of the layout before the commit, which comes with the first layer.
+        works: dict[int | None, tuple[Run, MaskKind, mx.array | None]] = {}
+        for group in self._groups:
+            window = group.policy.window
+            if window not in works:
+                works[window] = self._seen(placement, window)
+        step.take(placement, [self._work(group, placement, *works[group.policy.window]) for group in self._groups])
+
+    def _seen(self, placement: Placement, window: int | None) -> tuple[Run, MaskKind, mx.array | None]:
+        count = len(placement.seq_ids)
+        view = self._layout.view(placement, window)
+        if view.mask is not None:
+            return view.read, MaskKind.EXPLICIT, mx.array(view.mask[None, None])
+        if count == 1:
+            return view.read, MaskKind.NONE, None
+        if window is not None and window < view.read.length:
+            return view.read, MaskKind.EXPLICIT, band_mask(window, count, view.read.length)
+        return view.read, MaskKind.CAUSAL, None
+
+    def _work(
+        self, cells: LayerConfig, placement: Placement, read: Run, kind: MaskKind, mask: mx.array | None
+    ) -> LayerWork:
+        count = len(placement.seq_ids)
+        write: Run | mx.array
+        if placement.run is not None:
+            write = placement.run
+        else:
+            write = cell_index(placement.cells, count, self.capacity)
+        work = LayerWork(cells, count, write, read, kind, mask)
+        # Holes below the end are written, never read past: the pool must hold them all.
+        work.slots = placement.used_end
+        return work
+
+    def _require_done(self, what: str) -> None:
+        step = self._step
+        if step is not None and step.left:
+            done = self._n_layers - step.left
+            raise RuntimeError(
+                f"{what}: a step of {len(step.seq_ids)} tokens is declared and {done} of {self._n_layers} layers "
+                "are served, expected all of them first; cancel_step() drops it"
+            )
+
+
+class _Step:
+    """A declared step; once planned, its positions and the work of each group of layers."""
+
+    __slots__ = ("count", "first", "left", "placed", "placement", "positions", "raw", "seq_ids", "served", "works")
+
+    def __init__(self, seq_ids: tuple[int, ...], n_layers: int) -> None:
+        self.seq_ids = seq_ids
+        self.served = bytearray(n_layers)
+        self.left = n_layers
+        self.placed = False
+        self.count = -1  # until it is planned
+        self.first = -1
+        self.raw = b""
+        self.positions: tuple[int, ...] = ()
+        self.placement: Placement | None = None
+        self.works: list[LayerWork] = []
+
+    def take(self, placement: Placement, works: list[LayerWork]) -> None:
+        """Be planned."""
+        self.placement = placement
+        self.positions = placement.positions
+        self.count = len(placement.positions)
+        self.first = placement.positions[0]
+        self.raw = np.array(placement.positions, np.int32).tobytes()
+        self.works = works
+
+    def has(self, positions: Positions) -> bool:
+        """Whether `positions` are this step's, entry by entry."""
+        if isinstance(positions, memoryview):
+            return positions.tobytes() == self.raw
+        return np.array_equal(np.asarray(positions), self.positions)
+
+
+def _shown(positions: np.ndarray) -> str:
+    return np.array2string(positions, threshold=8, edgeitems=2, separator=", ")
