@@ -62,7 +62,7 @@ class Pool:
         """
         count = check_update(self, update)
         stop = start + count
-        if start < 0 or stop > self.max_slots:
+        if start < 0 or count < 1 or stop > self.max_slots:
             raise ValueError(
                 f"update: got {count} cells at slot {start}, expected a run inside [0, {self.max_slots})"
             )
@@ -133,12 +133,10 @@ class PoolShape(Protocol):
 
 
 def check_update(pool: PoolShape, update: mx.array) -> int:
-    """The number of cells in `update`; a ValueError where it is not `[1, H, n, D]` with n >= 1."""
+    """The number of cells in `update`; a ValueError where it is not `[1, H, n, D]`."""
     shape = tuple(update.shape)
-    if len(shape) != 4 or (shape[0], shape[1], shape[3]) != (1, pool.n_kv_heads, pool.head_dim) or shape[2] < 1:
-        raise ValueError(
-            f"update: got shape {shape}, expected [1, {pool.n_kv_heads}, n, {pool.head_dim}] with n >= 1"
-        )
+    if len(shape) != 4 or (shape[0], shape[1], shape[3]) != (1, pool.n_kv_heads, pool.head_dim):
+        raise ValueError(f"update: got shape {shape}, expected [1, {pool.n_kv_heads}, n, {pool.head_dim}]")
     return int(shape[2])
 
 
@@ -148,8 +146,10 @@ def cell_index(indices: Sequence[int] | np.ndarray, count: int, max_slots: int) 
     Raises ValueError for another count, an index outside `[0, max_slots)` and one that repeats.
     """
     array = np.asarray(indices)
-    if array.shape != (count,) or array.dtype.kind not in "iu":
-        raise ValueError(f"indices: got {array.dtype} of shape {array.shape}, expected {count} integers, 1-D")
+    if count < 1 or array.shape != (count,) or array.dtype.kind not in "iu":
+        raise ValueError(
+            f"indices: got {array.dtype} of shape {array.shape}, expected {max(count, 1)} integers, 1-D"
+        )
     if array.min() < 0 or array.max() >= max_slots:
         raise ValueError(
             f"indices: got slots {array.min()} to {array.max()}, expected them inside [0, {max_slots})"

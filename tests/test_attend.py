@@ -98,6 +98,9 @@ def test_an_explicit_mask_must_be_there() -> None:
         def update_and_fetch(self, layer, positions, k, v) -> AttendSpec:
             return AttendSpec(k, v, MaskKind.EXPLICIT, None)
 
+        def mask_for(self, layer, positions) -> tuple[MaskKind, None]:
+            return MaskKind.EXPLICIT, None
+
         def can_extend(self, count: int) -> bool:
             return False
 
