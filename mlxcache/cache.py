@@ -87,6 +87,21 @@ class LayerWork:
         self.roll = roll
 
 
+class StepMask(NamedTuple):
+    """The mask of a step on a layer: see `AttendSpec`; `span` is the number of keys, S."""
+
+    kind: MaskKind
+    mask: mx.array | None
+    span: int
+
+
+class LayerBytes(NamedTuple):
+    """One layer's cells as they are stored, `[1, H, n, width]` a plane: one plane, or three if quantised."""
+
+    keys: tuple[mx.array, ...]
+    values: tuple[mx.array, ...]
+
+
 class MLXCache(ABC):
     """The pools of a model's layers and the two faces of a cache.
 
@@ -141,7 +156,42 @@ class MLXCache(ABC):
     @property
     def nbytes(self) -> int:
         """Bytes of all cells allocated now."""
-        return sum(pool.nbytes for pool in (*self._key_pools, *self._value_pools))
+        return sum(self.layer_nbytes(layer) for layer in range(self._n_layers))
+
+    def layer_nbytes(self, layer: int) -> int:
+        """Bytes of one layer's cells allocated now, keys and values. IndexError for a layer out of range."""
+        check_layer(layer, self._n_layers)
+        return self._key_pools[layer].nbytes + self._value_pools[layer].nbytes
+
+    def _held(self, layer: int, runs: Sequence[Run] | np.ndarray) -> LayerBytes:
+        """The stored bytes of cells, as runs or by index, in that order."""
+        return LayerBytes(
+            *(
+                tuple(_taken(plane, runs) for plane in pools[layer].planes)
+                for pools in (self._key_pools, self._value_pools)
+            )
+        )
+
+    def _check_bytes(self, layers: Sequence[LayerBytes], counts: Sequence[int]) -> None:
+        """Refuse what `_put_back` could not write, `counts[i]` cells on layer i, with a ValueError."""
+        if len(layers) != self._n_layers:
+            raise ValueError(f"layers: got {len(layers)}, expected {self._n_layers}")
+        for layer, (stored, count) in enumerate(zip(layers, counts, strict=True)):
+            for pools, parts in ((self._key_pools, stored.keys), (self._value_pools, stored.values)):
+                planes = pools[layer].planes
+                expected = [((1, plane.n_kv_heads, count, plane.head_dim), plane.dtype) for plane in planes]
+                got = [(tuple(part.shape), part.dtype) for part in parts]
+                if got != expected:
+                    raise ValueError(f"layers[{layer}]: got cells {got}, expected {expected}")
+
+    def _put_back(self, layer: int, where: Run | np.ndarray, stored: LayerBytes) -> None:
+        """Write what `_held` gave to a run of slots, or to slots by index."""
+        for pools, parts in ((self._key_pools, stored.keys), (self._value_pools, stored.values)):
+            for plane, part in zip(pools[layer].planes, parts, strict=True):
+                if isinstance(where, Run):
+                    plane.write(where.start, part)
+                else:
+                    plane.write_cells(where, part)
 
     @abstractmethod
     def update_and_fetch(self, layer: int, positions: Positions, k: mx.array, v: mx.array) -> AttendSpec:
@@ -158,7 +208,7 @@ class MLXCache(ABC):
         """
 
     @abstractmethod
-    def mask_for(self, layer: int, positions: Positions) -> tuple[MaskKind, mx.array | None]:
+    def mask_for(self, layer: int, positions: Positions) -> StepMask:
         """The mask that `update_and_fetch` will hand out for these positions; changes nothing.
 
         For models that make their masks before their layers run. Raises what `update_and_fetch` would.
@@ -171,6 +221,13 @@ class MLXCache(ABC):
     @abstractmethod
     def clear(self) -> None:
         """Forget every token; the storage is kept."""
+
+
+def _taken(plane: Pool, runs: Sequence[Run] | np.ndarray) -> mx.array:
+    if isinstance(runs, np.ndarray):
+        return plane.array[:, :, mx.array(runs.astype(np.uint32))]
+    parts = [plane.read(*run) for run in runs]
+    return parts[0] if len(parts) == 1 else mx.concatenate(parts, axis=2)
 
 
 def _store_by_call(

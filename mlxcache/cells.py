@@ -7,7 +7,17 @@ from collections.abc import Sequence
 import mlx.core as mx
 import numpy as np
 
-from mlxcache.cache import AttendSpec, LayerWork, MaskKind, MLXCache, Positions, check_layer, position_array
+from mlxcache.cache import (
+    AttendSpec,
+    LayerBytes,
+    LayerWork,
+    MaskKind,
+    MLXCache,
+    Positions,
+    StepMask,
+    check_layer,
+    position_array,
+)
 from mlxcache.cell_layout import CellLayout, Placement
 from mlxcache.layout import CacheConfig, LayerConfig, Run
 from mlxcache.masks import band_mask
@@ -47,6 +57,12 @@ class MLXCellCache(MLXCache):
     def used_end(self) -> int:
         """One more than the highest occupied cell: what a step with an explicit mask reads."""
         return self._layout.used_end
+
+    @property
+    def step_served(self) -> int | None:
+        """How many layers of the declared step are served; None where no step is in progress."""
+        step = self._step
+        return self._n_layers - step.left if step is not None and step.left else None
 
     def seq_len(self, seq: int) -> int:
         """Cells that `seq` owns. Raises ValueError for an id out of range."""
@@ -109,6 +125,35 @@ class MLXCellCache(MLXCache):
         self._require_done("seq_rm")
         return self._layout.remove(seq, start, stop)
 
+    def seq_positions(self, seq: int) -> np.ndarray:
+        """The positions that `seq` holds, ascending, int32 `[n]`."""
+        return self._layout.positions_of(seq)
+
+    def held(self, layer: int, seq: int) -> LayerBytes:
+        """The cells of `seq` on a layer, in order of position, for `restore` on this cache or another.
+
+        Not evaluated. Drop it before the next step is evaluated, or that step copies the pool.
+        """
+        check_layer(layer, self._n_layers)
+        cells = self._layout.cells_of(seq)
+        if cells.size and int(cells[-1]) - int(cells[0]) == cells.size - 1 and (np.diff(cells) == 1).all():
+            return self._held(layer, [Run(int(cells[0]), cells.size)])
+        return self._held(layer, cells if cells.size else [Run(0, 0)])
+
+    def restore(self, seq: int, positions: Sequence[int] | np.ndarray, layers: Sequence[LayerBytes]) -> None:
+        """Give `seq` tokens at `positions`, newer than what it holds, with the cells that `held` gave.
+
+        Raises RuntimeError in the middle of a step, ValueError for another number of layers or cells,
+        CapacityError where they do not fit. Nothing has changed then.
+        """
+        self._require_done("restore")
+        array = position_array(positions)
+        self._check_bytes(layers, [array.size] * len(layers))
+        placement = self._layout.place(self._layout.admit([seq] * array.size), array.tolist())
+        for layer, stored in enumerate(layers):
+            self._put_back(layer, placement.run or placement.cells, stored)
+        self._layout.commit(placement)
+
     def update_and_fetch(self, layer: int, positions: Positions, k: mx.array, v: mx.array) -> AttendSpec:
         """See `MLXCache.update_and_fetch`; the step is declared with `begin_step`, and each layer comes once.
 
@@ -136,10 +181,10 @@ class MLXCellCache(MLXCache):
         step.left -= 1
         return spec
 
-    def mask_for(self, layer: int, positions: Positions) -> tuple[MaskKind, mx.array | None]:
+    def mask_for(self, layer: int, positions: Positions) -> StepMask:
         """See `MLXCache.mask_for`."""
         work = self._step_for(layer, positions).works[self._group_of[layer]]
-        return work.kind, work.mask
+        return StepMask(work.kind, work.mask, work.read_run.length)
 
     def _step_for(self, layer: int, positions: Positions) -> _Step:
         """The declared step, planned for these positions, with `layer` still to be served."""

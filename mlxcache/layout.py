@@ -163,6 +163,10 @@ class CacheConfig:
                     f"layers[{index}], expected a divisor of the head_dim"
                 )
 
+    def __deepcopy__(self, memo: dict[int, object]) -> CacheConfig:
+        # Nothing in it changes, and an mx.Dtype cannot be copied; a copied cache shares its parent's config.
+        return self
+
     def layer(self, index: int) -> LayerConfig:
         """The configuration of layer `index`."""
         return self.layers[index if len(self.layers) > 1 else 0]
@@ -316,6 +320,28 @@ class SequenceLayout:
         self.length = 0
         self.written = 0
         self.origins = [0] * self.config.n_layers
+
+    def held(self, layer: int) -> tuple[int, list[Run]]:
+        """What a copy of `layer` needs: the position of the oldest cell, and the runs from it to the newest.
+
+        A ring layer keeps what its promise to `rewind` takes, `window + max_write - 1` cells of those written.
+        """
+        ring = self._rings[self.group_of[layer]]
+        if ring is None or self.length == 0:
+            return 0, [Run(0, self.length)]
+        oldest = max(0, min(self.written - ring.kept, self.length))
+        first, count = (oldest - self.origins[layer]) % ring.slots, self.length - oldest
+        before = min(count, ring.slots - first)
+        return oldest, [run for run in (Run(first, before), Run(0, count - before)) if run.length]
+
+    def restore(self, length: int, written: int, oldest: Sequence[int]) -> None:
+        """Be as the layout was whose `held` cells, the oldest per layer, now lie from slot 0 on."""
+        if not 0 <= length <= written <= self.capacity or not all(0 <= first <= length for first in oldest):
+            raise ValueError(
+                f"length: got {length} with {written} written and oldest positions {list(oldest)}, "
+                f"expected 0 <= oldest <= length <= written <= capacity={self.capacity}"
+            )
+        self.length, self.written, self.origins = length, written, list(oldest)
 
     def oldest_restart(self) -> int:
         """The lowest position above 0 at which a step may start (0 always may, on a layer of its own window)."""

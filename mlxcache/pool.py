@@ -27,7 +27,7 @@ class Pool:
     Raises ValueError for sizes out of range.
     """
 
-    __slots__ = ("array", "dtype", "head_dim", "max_slots", "n_kv_heads", "slots")
+    __slots__ = ("array", "head_dim", "max_slots", "n_kv_heads", "slots")
 
     def __init__(
         self, initial_slots: int, max_slots: int, n_kv_heads: int, head_dim: int, dtype: mx.Dtype
@@ -43,12 +43,21 @@ class Pool:
         self.max_slots = max_slots
         self.n_kv_heads = n_kv_heads
         self.head_dim = head_dim
-        self.dtype = dtype
         self.slots = min(initial_slots, max_slots)
         #: The cells. Index it, but do not keep it or a slice of it over a write.
         self.array = mx.zeros((1, n_kv_heads, self.slots, head_dim), dtype)
         # A lazy array belongs to the stream of the thread that made it; a cache may be used from another.
         mx.eval(self.array)
+
+    @property
+    def dtype(self) -> mx.Dtype:
+        """The storage dtype."""
+        return self.array.dtype
+
+    @property
+    def planes(self) -> tuple[Pool, ...]:
+        """The plain pools that hold the bytes: this one."""
+        return (self,)
 
     @property
     def nbytes(self) -> int:

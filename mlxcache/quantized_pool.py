@@ -34,7 +34,7 @@ class QuantizedPool:
     1))`, beyond the rounding of scale and bias to `dtype`. Raises ValueError for sizes out of range.
     """
 
-    __slots__ = ("_planes", "bits", "dtype", "group_size", "head_dim", "max_slots", "n_kv_heads")
+    __slots__ = ("bits", "group_size", "head_dim", "max_slots", "n_kv_heads", "planes")
 
     def __init__(
         self,
@@ -55,29 +55,34 @@ class QuantizedPool:
         self.max_slots = max_slots
         self.n_kv_heads = n_kv_heads
         self.head_dim = head_dim
-        self.dtype = dtype
         self.bits = bits
         self.group_size = group_size
         groups = head_dim // group_size
-        self._planes = tuple(
+        #: The plain pools that hold the bytes: codes, scales and biases.
+        self.planes: tuple[Pool, ...] = tuple(
             Pool(initial_slots, max_slots, n_kv_heads, width, plane_dtype)
             for width, plane_dtype in ((head_dim * bits // 32, mx.uint32), (groups, dtype), (groups, dtype))
         )
 
     @property
+    def dtype(self) -> mx.Dtype:
+        """Of what is read."""
+        return self.planes[1].dtype
+
+    @property
     def slots(self) -> int:
         """Cells allocated now."""
-        return self._planes[0].slots
+        return self.planes[0].slots
 
     @property
     def nbytes(self) -> int:
         """Bytes of the cells allocated now: codes, scales and biases."""
-        return sum(plane.nbytes for plane in self._planes)
+        return sum(plane.nbytes for plane in self.planes)
 
     def write(self, start: int, update: mx.array) -> None:
         """See `Pool.write`."""
         check_update(self, update)
-        for plane, part in zip(self._planes, self._quantised(update), strict=True):
+        for plane, part in zip(self.planes, self._quantised(update), strict=True):
             plane.write(start, part)
 
     def write_cells(self, indices: Sequence[int] | np.ndarray, update: mx.array) -> None:
@@ -88,22 +93,22 @@ class QuantizedPool:
 
     def place(self, index: mx.array, update: mx.array) -> None:
         """See `Pool.place`."""
-        for plane, part in zip(self._planes, self._quantised(update), strict=True):
+        for plane, part in zip(self.planes, self._quantised(update), strict=True):
             plane.place(index, part)
 
     def read(self, start: int, length: int) -> mx.array:
         """Cells `[start, start + length)` as `[1, H, length, D]` in `dtype`, dequantised. See `Pool.read`."""
-        codes, scales, biases = (plane.read(start, length) for plane in self._planes)
+        codes, scales, biases = (plane.read(start, length) for plane in self.planes)
         return mx.dequantize(codes, scales, biases, group_size=self.group_size, bits=self.bits)
 
     def reserve(self, slots: int) -> None:
         """See `Pool.reserve`."""
-        for plane in self._planes:
+        for plane in self.planes:
             plane.reserve(slots)
 
     def roll(self, shift: int) -> None:
         """See `Pool.roll`."""
-        for plane in self._planes:
+        for plane in self.planes:
             plane.roll(shift)
 
     def _quantised(self, update: mx.array) -> tuple[mx.array, ...]:

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import mlx.core as mx
 import numpy as np
 
-from mlxcache.cache import AttendSpec, LayerWork, MaskKind, MLXCache, Positions, check_layer, position_array
-from mlxcache.layout import CacheConfig, SequenceLayout, StepPlan
+from mlxcache.cache import (
+    AttendSpec,
+    LayerBytes,
+    LayerWork,
+    MaskKind,
+    MLXCache,
+    Positions,
+    StepMask,
+    check_layer,
+    position_array,
+)
+from mlxcache.layout import CacheConfig, Run, SequenceLayout, StepPlan
 from mlxcache.masks import band_mask
 
 
@@ -55,6 +66,37 @@ class MLXSequenceCache(MLXCache):
         self._bands.clear()
         self._layout.clear()
 
+    @property
+    def oldest_restart(self) -> int:
+        """The lowest `new_len` above 0 that `rewind` takes: 0 where it takes them all."""
+        return self._layout.oldest_restart()
+
+    @property
+    def written(self) -> int:
+        """One more than the highest position written since the cache was last empty."""
+        return self._layout.written
+
+    def held(self, layer: int) -> tuple[int, LayerBytes]:
+        """What `restore` needs of a layer: the oldest position, and the cells from it to the newest.
+
+        Not evaluated. Drop it before the next step is evaluated, or that step copies the pool.
+        """
+        check_layer(layer, self._n_layers)
+        oldest, runs = self._layout.held(layer)
+        return oldest, self._held(layer, runs)
+
+    def restore(self, written: int, length: int, layers: Sequence[tuple[int, LayerBytes]]) -> None:
+        """Hold what another cache of the same config held, rewinds included, by its `held` of every layer.
+
+        Raises ValueError for another number of layers, cells or sizes, and nothing has changed then.
+        """
+        self._check_bytes([stored for _, stored in layers], [length - oldest for oldest, _ in layers])
+        self._layout.restore(length, written, [oldest for oldest, _ in layers])
+        self._forget_step()
+        for layer, (oldest, stored) in enumerate(layers):
+            if length > oldest:
+                self._put_back(layer, Run(0, length - oldest), stored)
+
     def update_and_fetch(self, layer: int, positions: Positions, k: mx.array, v: mx.array) -> AttendSpec:
         """See `MLXCache.update_and_fetch`; the positions are one run that starts at most at `length`.
 
@@ -81,12 +123,12 @@ class MLXSequenceCache(MLXCache):
         self._step = step
         return spec
 
-    def mask_for(self, layer: int, positions: Positions) -> tuple[MaskKind, mx.array | None]:
+    def mask_for(self, layer: int, positions: Positions) -> StepMask:
         """See `MLXCache.mask_for`."""
         check_layer(layer, self._n_layers)
         step = self._next_step(positions)
         work = self._serve(step, layer).work
-        return work.kind, work.mask
+        return StepMask(work.kind, work.mask, work.read_run.length)
 
     def _next_step(self, positions: Positions) -> _Step:
         array = position_array(positions)

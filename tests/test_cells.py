@@ -97,7 +97,7 @@ class CellProgram(RuleBasedStateMachine):
             q, k, v = (tokens(self.rng, len(seq_ids), heads) for heads in (4, 2, 2))
             oracle.store(layer, seq_ids, positions, np.array(k)[0], np.array(v)[0])
             if ask_first:
-                kind, mask = cache.mask_for(layer, positions)
+                kind, mask, _ = cache.mask_for(layer, positions)
                 assert (kind is MaskKind.EXPLICIT) == (mask is not None)
             out = np.array(update_and_attend(cache, layer, q, k, v, position, 0.3))[0]
             for i, (seq, at) in enumerate(zip(seq_ids, positions, strict=True)):
