@@ -30,8 +30,9 @@ class QuantizedPool:
         bits: 4 or 8 for each code.
         group_size: values that share a scale and a bias, 32, 64 or 128.
 
-    A value read differs from the one written by at most half a step of its group, `(max - min) / (2 * (2**bits -
-    1))`, beyond the rounding of scale and bias to `dtype`. Raises ValueError for sizes out of range.
+    A value read differs from the one written by at most one step of its group, `(max - min) / (2**bits - 1)`, and
+    by the rounding of scale and bias to `dtype`: a tenth of a step more in float16, and one and a half steps more
+    for 8 bits in bfloat16, whose own 8 bits are then the limit. Raises ValueError for sizes out of range.
     """
 
     __slots__ = ("bits", "group_size", "head_dim", "max_slots", "n_kv_heads", "planes")
