@@ -11,7 +11,7 @@ import mlx.core as mx
 import numpy as np
 
 from mlxcache.layout import CacheConfig, LayerConfig, Run
-from mlxcache.pool import Pool
+from mlxcache.pool import Pool, row_index
 from mlxcache.quantized_pool import QuantizedPool
 
 _FULL = slice(None)
@@ -56,9 +56,24 @@ class LayerWork:
         kind: which mask it applies.
         mask: for EXPLICIT.
         roll: cells that move from the pool's front to its back first.
+        rows: the cells to read as a batch, `[B, S]`, in place of `read`.
     """
 
-    __slots__ = ("index", "kind", "mask", "read", "read_run", "roll", "shape", "slots", "write", "write_run")
+    __slots__ = (
+        "_row_index",
+        "index",
+        "kind",
+        "mask",
+        "read",
+        "read_run",
+        "roll",
+        "rows",
+        "shape",
+        "slots",
+        "span",
+        "write",
+        "write_run",
+    )
 
     def __init__(
         self,
@@ -69,22 +84,35 @@ class LayerWork:
         kind: MaskKind,
         mask: mx.array | None,
         roll: int = 0,
+        rows: np.ndarray | None = None,
     ) -> None:
         self.shape = (1, cells.n_kv_heads, count, cells.head_dim)
         self.slots = read.stop
         # MLX indexes 20 % faster with (:, :, run) than with (..., run, :).
         self.read = (_FULL, _FULL, slice(read.start, read.stop))
         self.read_run = read
+        self.span = read.length if rows is None else rows.shape[1]
+        self.write: tuple[slice, slice, slice] | None = None
+        self.index: mx.array | None = None
         if isinstance(write, Run):
-            self.write: tuple[slice, slice, slice] | None = (_FULL, _FULL, slice(write.start, write.stop))
             self.write_run = write
-            self.index: mx.array | None = None
+            if rows is None:  # written and read as runs: the short way
+                self.write = (_FULL, _FULL, slice(write.start, write.stop))
         else:
-            self.write = None
             self.index = write
+        self.rows = rows
+        self._row_index: tuple[int, mx.array] | None = None
         self.kind = kind
         self.mask = mask
         self.roll = roll
+
+    def row_index(self, slots: int) -> mx.array | None:
+        """`rows` as the index for pools of `slots` slots: made once, since the layers of a kind grow alike."""
+        if self.rows is None:
+            return None
+        if self._row_index is None or self._row_index[0] != slots:
+            self._row_index = slots, row_index(self.rows, self.shape[1], slots)
+        return self._row_index[1]
 
 
 class StepMask(NamedTuple):
@@ -207,9 +235,17 @@ class MLXCache(ABC):
         shapes that do not fit, CapacityError for a step that has no room.
         """
 
+    def update_and_gather(self, layer: int, positions: Positions, k: mx.array, v: mx.array) -> AttendSpec:
+        """`update_and_fetch`, but a step of B sequences may come back as a batch, where that is cheaper.
+
+        Keys and values are then `[B, H, S, D]` and a mask `[B or 1, 1, T / B, S]`: the queries of each sequence, a
+        B-th of the step's tokens in their order, meet the cells of that sequence alone.
+        """
+        return self.update_and_fetch(layer, positions, k, v)
+
     @abstractmethod
-    def mask_for(self, layer: int, positions: Positions) -> StepMask:
-        """The mask that `update_and_fetch` will hand out for these positions; changes nothing.
+    def mask_for(self, layer: int, positions: Positions, gather: bool = False) -> StepMask:
+        """The mask that `update_and_fetch`, or `update_and_gather`, will hand out; changes nothing.
 
         For models that make their masks before their layers run. Raises what `update_and_fetch` would.
         """
@@ -238,6 +274,9 @@ def _store_by_call(
             pool.place(work.index, update)
         else:
             pool.write(work.write_run.start, update)
+    rows = work.row_index(key_pool.slots)
+    if rows is not None:
+        return AttendSpec(key_pool.gather(rows), value_pool.gather(rows), work.kind, work.mask)
     read = work.read_run
     return AttendSpec(key_pool.read(*read), value_pool.read(*read), work.kind, work.mask)
 

@@ -6,6 +6,7 @@ share the placement, so there is one layout for a whole model.
     layout = CellLayout(capacity=4096)
     placement = layout.place(seq_ids, positions)   # pure: raises, or says where the tokens go
     view = layout.view(placement, window=None)     # pure: what the step's queries read and see
+    rows = layout.rows(placement, window=None)     # pure: the same by sequence, where that pays
     layout.commit(placement)
 
 A set of owners is stored by sequence: one row of booleans over the cells for each sequence in use. The row of a
@@ -28,18 +29,28 @@ MAX_SEQUENCES = 64
 class Placement(NamedTuple):
     """Where a step's tokens go, one entry a token.
 
-    `run` is the cells as one run where they are consecutive; `sequence` is the one whose step this is, or None
-    for a step of several; `tail` is that sequence's newest run after the step, of consecutive cells with
-    consecutive positions; `used_end` is one past the highest occupied cell after the step.
+    `run` is the cells as one run where they are consecutive, else `scattered` lists them; `sequence` is the one
+    whose step this is, or None for a step of several; `tail` is that sequence's newest run after the step, of
+    consecutive cells with consecutive positions, and `whole` says that it holds the whole sequence; `used_end` is
+    one past the highest occupied cell after the step.
     """
 
     seq_ids: tuple[int, ...]
     positions: tuple[int, ...]
-    cells: np.ndarray
     run: Run | None
+    scattered: np.ndarray | None
     sequence: int | None
     tail: Run | None
+    whole: bool
     used_end: int
+
+    @property
+    def cells(self) -> np.ndarray:
+        """The cells, ascending."""
+        if self.scattered is not None:
+            return self.scattered
+        assert self.run is not None
+        return np.arange(self.run.start, self.run.stop)
 
 
 class CellView(NamedTuple):
@@ -50,6 +61,18 @@ class CellView(NamedTuple):
     """
 
     read: Run
+    mask: np.ndarray | None
+
+
+class CellRows(NamedTuple):
+    """A step of B sequences, t tokens each, with the cells of each sequence apart.
+
+    `cells` is `[B, S]`, each row in order of position and right-aligned, cell 0 where there is none; `mask` is
+    bool `[B, t, S]`, or None where every row is full and of consecutive positions, so that the causal rule (and
+    the window) says it all.
+    """
+
+    cells: np.ndarray
     mask: np.ndarray | None
 
 
@@ -103,7 +126,10 @@ class CellLayout:
 
         Raises ValueError for no tokens or an id out of range, CapacityError for more tokens than free cells.
         """
-        ids = tuple(self.check_seq(f"seq_ids[{i}]", seq) for i, seq in enumerate(seq_ids))
+        ids = tuple(seq_ids)
+        for index, seq in enumerate(ids):
+            if type(seq) is not int or not 0 <= seq < MAX_SEQUENCES:
+                self.check_seq(f"seq_ids[{index}]", seq)  # an integer of another kind, or an error
         if not ids:
             raise ValueError("seq_ids: got 0 tokens, expected at least 1, one id per token")
         if len(ids) > self.free:
@@ -111,7 +137,7 @@ class CellLayout:
                 f"seq_ids: got {len(ids)} tokens with {self.free} of {self.capacity} cells free; "
                 "remove a sequence with seq_rm or declare a smaller step"
             )
-        return ids
+        return tuple(map(int, ids))
 
     def place(self, seq_ids: tuple[int, ...], positions: Sequence[int]) -> Placement:
         """Say where the tokens of an admitted step go, each in the lowest free cell; changes nothing.
@@ -125,7 +151,6 @@ class CellLayout:
                 f"positions: got {len(positions)} for the {count} tokens declared in begin_step, "
                 "expected one per token"
             )
-        positions = tuple(int(position) for position in positions)
         newest: dict[int, int] = {}
         for index, (seq, position) in enumerate(zip(seq_ids, positions, strict=True)):
             last = newest[seq] if seq in newest else self._newest[seq]
@@ -135,53 +160,114 @@ class CellLayout:
                     f"expected at least {last + 1}; seq_rm(seq, start) takes back what is to be replaced"
                 )
             newest[seq] = position
-        cells, run = self._lowest_free(count)
+        if self._full_until == self.used_end:
+            run, scattered = Run(self.used_end, count), None
+        else:
+            run, scattered = self._lowest_free(count)
+        last_cell = run.stop - 1 if scattered is None else int(scattered[-1])
         sequence = seq_ids[0] if len(newest) == 1 else None
-        tail = None
-        if sequence is not None and run is not None and positions[-1] - positions[0] == count - 1:
+        tail, whole = None, False
+        if sequence is not None and scattered is None and positions[-1] - positions[0] == count - 1:
             tail = self._extended(sequence, run, positions[0])
-        return Placement(seq_ids, positions, cells, run, sequence, tail, max(self.used_end, int(cells[-1]) + 1))
+            whole = tail.length == self._counts[sequence] + count
+        return Placement(
+            seq_ids,
+            tuple(positions),
+            run if scattered is None else None,
+            scattered,
+            sequence,
+            tail,
+            whole,
+            max(self.used_end, last_cell + 1),
+        )
+
+    def own_run(self, placement: Placement, window: int | None) -> Run | None:
+        """The run of cells that is all the step's one sequence sees, or None; before or after `commit`."""
+        tail = placement.tail
+        if tail is None:
+            return None
+        if window is None:
+            return tail if placement.whole else None
+        wanted = window - 1 + len(placement.seq_ids)
+        if tail.length >= wanted:
+            return Run(tail.stop - wanted, wanted)
+        return tail if placement.whole else None
 
     def view(self, placement: Placement, window: int | None) -> CellView:
-        """What the step's queries see through `window` (None: everything); call it before `commit`."""
-        tail = placement.tail
-        if tail is not None:
-            assert placement.sequence is not None
-            count = len(placement.seq_ids)
-            whole = tail.length == self._counts[placement.sequence] + count
-            if window is None and whole:
-                return CellView(tail, None)
-            if window is not None and (whole or tail.length >= window - 1 + count):
-                length = min(tail.length, window - 1 + count)
-                return CellView(Run(tail.stop - length, length), None)
+        """What the step's queries see through `window` (None: everything), before or after `commit`."""
+        run = self.own_run(placement, window)
+        if run is not None:
+            return CellView(run, None)
         return CellView(Run(0, placement.used_end), self._mask(placement, window))
+
+    def rows(self, placement: Placement, window: int | None) -> CellRows | None:
+        """The cells of each sequence apart, before or after `commit`; None where that does not pay.
+
+        It pays where copying a sequence's cells together spares its queries as many cells of others: where the
+        longest row is at most half of `[0, used_end)`. The step must have as many tokens of every sequence,
+        those of one sequence together.
+        """
+        ids = tuple(dict.fromkeys(placement.seq_ids))
+        count = len(placement.seq_ids) // len(ids)
+        if placement.seq_ids != tuple(seq for seq in ids for _ in range(count)):
+            return None
+        queries = np.array(placement.positions, np.int32).reshape(len(ids), count)
+        new = placement.cells.reshape(len(ids), count)
+        found: list[tuple[np.ndarray, np.ndarray]] = []
+        for seq, own in zip(ids, queries, strict=True):
+            cells = self.cells_of(seq)
+            positions = self._positions[cells]
+            before = positions < own[0]
+            if window is not None:
+                before &= positions > own[0] - window
+            found.append((cells[before], positions[before]))
+        span = max(cells.size for cells, _ in found) + count
+        if 2 * span > placement.used_end:
+            return None
+        cells = np.zeros((len(ids), span), np.int64)
+        # A position that no query is as new as: padding is never seen.
+        positions = np.full((len(ids), span), np.iinfo(np.int32).max, np.int32)
+        cells[:, span - count :] = new
+        positions[:, span - count :] = queries
+        for row, (older, at) in enumerate(found):
+            cells[row, span - count - older.size : span - count] = older
+            positions[row, span - count - older.size : span - count] = at
+        # Padding has the largest position of all, and makes this negative.
+        if (positions[:, -1] - positions[:, 0] == span - 1).all():
+            return CellRows(cells, None)
+        mask = positions[:, None, :] <= queries[:, :, None]
+        if window is not None:
+            mask &= positions[:, None, :] > queries[:, :, None] - np.int32(window)
+        return CellRows(cells, mask)
 
     def commit(self, placement: Placement) -> None:
         """Take the tokens as placed."""
-        cells, positions = placement.cells, placement.positions
+        positions, count = placement.positions, len(placement.positions)
+        where: slice | np.ndarray
         if placement.run is not None:
-            start, stop = placement.run.start, placement.run.stop
-            self._positions[start:stop] = positions
-            self._n_owners[start:stop] = 1
+            where, last = slice(placement.run.start, placement.run.stop), placement.run.stop - 1
         else:
-            self._positions[cells] = positions
-            self._n_owners[cells] = 1
-        if placement.sequence is not None:
-            seq = placement.sequence
-            self._row(seq)[cells] = True
-            self._counts[seq] += len(cells)
-            self._tails[seq] = placement.tail or self._grown_tail(seq, cells.tolist(), positions)
+            where = placement.cells
+            last = int(where[-1])
+        self._positions[where] = positions
+        self._n_owners[where] = 1
+        seq = placement.sequence
+        if seq is not None:
+            self._row(seq)[where] = True
+            self._counts[seq] += count
+            self._tails[seq] = placement.tail or self._grown_tail(seq, placement.cells.tolist(), positions)
             self._newest[seq] = positions[-1]
         else:
-            for seq, position, cell in zip(placement.seq_ids, positions, cells.tolist(), strict=True):
-                self._row(seq)[cell] = True
-                self._counts[seq] += 1
-                self._tails[seq] = self._grown_tail(seq, [cell], (position,))
-                self._newest[seq] = position
-        self.free -= len(cells)
+            cells = placement.cells.tolist()
+            for owner, position, cell in zip(placement.seq_ids, positions, cells, strict=True):
+                self._row(owner)[cell] = True
+                self._counts[owner] += 1
+                self._tails[owner] = self._grown_tail(owner, [cell], (position,))
+                self._newest[owner] = position
+        self.free -= count
         self.used_end = placement.used_end
         # The lowest free cells were taken, in order: nothing below the last one is free.
-        self._full_until = int(cells[-1]) + 1
+        self._full_until = last + 1
 
     def copy(self, src: int, dst: int, upto: int | None = None) -> None:
         """Make `dst` an owner of what `src` holds below position `upto`; no cell moves.
@@ -259,16 +345,14 @@ class CellLayout:
             selected &= self._positions < stop
         return selected
 
-    def _lowest_free(self, count: int) -> tuple[np.ndarray, Run | None]:
+    def _lowest_free(self, count: int) -> tuple[Run, np.ndarray | None]:
+        """The lowest free cells where there are holes: their span, and the cells unless they fill it."""
         first = self._full_until
-        if first < self.used_end:
-            holes = first + np.flatnonzero(self._n_owners[first : self.used_end] == 0)[:count]
-            fresh = np.arange(self.used_end, self.used_end + count - holes.size)
-            cells = np.concatenate([holes, fresh])
-            if int(cells[-1]) - int(cells[0]) != count - 1:
-                return cells, None
-            first = int(cells[0])
-        return np.arange(first, first + count), Run(first, count)
+        holes = first + np.flatnonzero(self._n_owners[first : self.used_end] == 0)[:count]
+        fresh = np.arange(self.used_end, self.used_end + count - holes.size)
+        cells = np.concatenate([holes, fresh])
+        span = Run(int(cells[0]), int(cells[-1]) - int(cells[0]) + 1)
+        return span, None if span.length == count else cells
 
     def _extended(self, seq: int, run: Run, position: int) -> Run:
         """The newest run of `seq` after `run` of consecutive positions from `position` is appended."""
@@ -302,7 +386,7 @@ class CellLayout:
         self._tails[seq] = Run(int(cells[first]), cells.size - first)
 
     def _mask(self, placement: Placement, window: int | None) -> np.ndarray:
-        """Which of the cells `[0, used_end)` each query of the step sees, as if it were committed."""
+        """Which of the cells `[0, used_end)` each query of the step sees, committed or not."""
         count = len(placement.seq_ids)
         ids = np.array(placement.seq_ids)
         positions = np.array(placement.positions, np.int32)
@@ -311,7 +395,7 @@ class CellLayout:
         for seq in set(placement.seq_ids):
             row = self._rows[seq]
             if row is not None:
-                mask[ids == seq, : self.used_end] = row[: self.used_end]
+                mask[ids == seq] = row[: placement.used_end]
         oldest = None if window is None else (positions - np.int32(window))[:, None]
         if oldest is not None:
             mask &= self._positions[: placement.used_end] > oldest

@@ -101,7 +101,7 @@ class MLXCellCache(MLXCache):
         if step is not None and step.left:
             if step.placed:
                 first: dict[int, int] = {}
-                for seq, position in zip(step.seq_ids, step.positions, strict=True):
+                for seq, position in zip(step.seq_ids, step.placement.positions, strict=True):
                     first.setdefault(seq, position)
                 for seq, position in first.items():
                     self._layout.remove(seq, position)
@@ -172,19 +172,34 @@ class MLXCellCache(MLXCache):
             or (count > 1 and not step.has(positions))
         ):
             step = self._step_for(layer, positions)
-        spec = self._store(layer, step.works[self._group_of[layer]], k, v)
+        work = step.works[self._group_of[layer]]
+        if work is None:
+            work = self._fetched(step, self._group_of[layer])
+        return self._serve(step, layer, work, k, v)
+
+    def update_and_gather(self, layer: int, positions: Positions, k: mx.array, v: mx.array) -> AttendSpec:
+        """See `MLXCache.update_and_gather`; the tokens of one sequence stand together, as many of each.
+
+        It is a batch where the longest sequence (or its window) is at most half of `[0, used_end)`. One sequence
+        comes in order of position and without the cells of others, fused where nothing of it is missing.
+        """
+        step = self._step_for(layer, positions)
+        return self._serve(step, layer, self._gathered(step, self._group_of[layer]), k, v)
+
+    def _serve(self, step: _Step, layer: int, work: LayerWork, k: mx.array, v: mx.array) -> AttendSpec:
+        spec = self._store(layer, work, k, v)
         if not step.placed:
-            assert step.placement is not None
             self._layout.commit(step.placement)
             step.placed = True
         step.served[layer] = 1
         step.left -= 1
         return spec
 
-    def mask_for(self, layer: int, positions: Positions) -> StepMask:
+    def mask_for(self, layer: int, positions: Positions, gather: bool = False) -> StepMask:
         """See `MLXCache.mask_for`."""
-        work = self._step_for(layer, positions).works[self._group_of[layer]]
-        return StepMask(work.kind, work.mask, work.read_run.length)
+        step, group = self._step_for(layer, positions), self._group_of[layer]
+        work = self._gathered(step, group) if gather else self._fetched(step, group)
+        return StepMask(work.kind, work.mask, work.span)
 
     def _step_for(self, layer: int, positions: Positions) -> _Step:
         """The declared step, planned for these positions, with `layer` still to be served."""
@@ -204,44 +219,67 @@ class MLXCellCache(MLXCache):
         return step
 
     def _plan(self, step: _Step, positions: Positions) -> None:
-        array = position_array(positions)
+        if len(positions) == 1 and type(positions[0]) is int:
+            listed = [positions[0]]  # a decode step, without NumPy
+        else:
+            listed = position_array(positions).tolist()
         if step.placed:
             raise ValueError(
-                f"positions: got {_shown(array)}, expected those that the first layer of this step placed: "
-                f"{_shown(np.array(step.positions))}"
+                f"positions: got {_shown(listed)}, expected those that the first layer of this step placed: "
+                f"{_shown(step.placement.positions)}"
             )
-        placement = self._layout.place(step.seq_ids, array.tolist())
-        # The views first: they are of the layout before the commit, which comes with the first layer.
-        works: dict[int | None, tuple[Run, MaskKind, mx.array | None]] = {}
-        for group in self._groups:
-            window = group.policy.window
-            if window not in works:
-                works[window] = self._seen(placement, window)
-        step.take(placement, [self._work(group, placement, *works[group.policy.window]) for group in self._groups])
+        step.take(self._layout.place(step.seq_ids, listed), len(self._groups))
 
-    def _seen(self, placement: Placement, window: int | None) -> tuple[Run, MaskKind, mx.array | None]:
-        count = len(placement.seq_ids)
-        view = self._layout.view(placement, window)
-        if view.mask is not None:
-            return view.read, MaskKind.EXPLICIT, mx.array(view.mask[None, None])
-        if count == 1:
-            return view.read, MaskKind.NONE, None
-        if window is not None and window < view.read.length:
-            return view.read, MaskKind.EXPLICIT, band_mask(window, count, view.read.length)
-        return view.read, MaskKind.CAUSAL, None
+    def _fetched(self, step: _Step, group: int) -> LayerWork:
+        """The work of a group's layers that reads one run of cells."""
+        work = step.works[group]
+        if work is None:
+            cells = self._groups[group]
+            window = cells.policy.window
+            if window not in step.views:
+                view = self._layout.view(step.placement, window)
+                step.views[window] = view.read, *_masked(view.mask, window, step.count, view.read.length)
+            work = step.works[group] = self._work(step, cells, *step.views[window])
+        return work
+
+    def _gathered(self, step: _Step, group: int) -> LayerWork:
+        """The work that reads each sequence's cells apart, where that pays; else the other one."""
+        work = step.gathered[group]
+        if work is None:
+            cells = self._groups[group]
+            window = cells.policy.window
+            if window not in step.rows:
+                alone = self._layout.own_run(step.placement, window) is not None
+                rows = None if alone else self._layout.rows(step.placement, window)
+                if rows is not None:
+                    batch, span = rows.cells.shape
+                    step.rows[window] = rows.cells, *_masked(rows.mask, window, step.count // batch, span)
+                else:
+                    step.rows[window] = None
+            found = step.rows[window]
+            if found is None:
+                work = self._fetched(step, group)
+            else:
+                at, kind, mask = found
+                work = self._work(step, cells, Run(0, step.placement.used_end), kind, mask, at)
+            step.gathered[group] = work
+        return work
 
     def _work(
-        self, cells: LayerConfig, placement: Placement, read: Run, kind: MaskKind, mask: mx.array | None
+        self,
+        step: _Step,
+        cells: LayerConfig,
+        read: Run,
+        kind: MaskKind,
+        mask: mx.array | None,
+        rows: np.ndarray | None = None,
     ) -> LayerWork:
-        count = len(placement.seq_ids)
-        write: Run | mx.array
-        if placement.run is not None:
-            write = placement.run
-        else:
-            write = cell_index(placement.cells, count, self.capacity)
-        work = LayerWork(cells, count, write, read, kind, mask)
-        # Holes below the end are written, never read past: the pool must hold them all.
-        work.slots = placement.used_end
+        placement = step.placement
+        write: Run | mx.array | None = placement.run or step.index
+        if write is None:
+            write = step.index = cell_index(placement.cells, step.count, self.capacity)
+        work = LayerWork(cells, step.count, write, read, kind, mask, rows=rows)
+        work.slots = placement.used_end  # a write may lie behind what is read, never behind this
         return work
 
     def _require_done(self, what: str) -> None:
@@ -255,9 +293,25 @@ class MLXCellCache(MLXCache):
 
 
 class _Step:
-    """A declared step; once planned, its positions and the work of each group of layers."""
+    """A declared step; once planned, its placement and what has been worked out for it so far."""
 
-    __slots__ = ("count", "first", "left", "placed", "placement", "positions", "raw", "seq_ids", "served", "works")
+    __slots__ = (
+        "count",
+        "first",
+        "gathered",
+        "index",
+        "left",
+        "placed",
+        "placement",
+        "raw",
+        "rows",
+        "seq_ids",
+        "served",
+        "views",
+        "works",
+    )
+
+    placement: Placement
 
     def __init__(self, seq_ids: tuple[int, ...], n_layers: int) -> None:
         self.seq_ids = seq_ids
@@ -267,25 +321,41 @@ class _Step:
         self.count = -1  # until it is planned
         self.first = -1
         self.raw = b""
-        self.positions: tuple[int, ...] = ()
-        self.placement: Placement | None = None
-        self.works: list[LayerWork] = []
+        self.works: list[LayerWork | None] = []
+        self.gathered: list[LayerWork | None] = []
 
-    def take(self, placement: Placement, works: list[LayerWork]) -> None:
-        """Be planned."""
+    def take(self, placement: Placement, n_groups: int) -> None:
+        """Be planned, with nothing worked out yet."""
         self.placement = placement
-        self.positions = placement.positions
         self.count = len(placement.positions)
         self.first = placement.positions[0]
-        self.raw = np.array(placement.positions, np.int32).tobytes()
-        self.works = works
+        self.raw = np.array(placement.positions, np.int32).tobytes() if self.count > 1 else b""
+        self.index: mx.array | None = None
+        # By group of layers, and what groups of one window share.
+        self.works = [None] * n_groups
+        self.gathered = [None] * n_groups
+        self.views: dict[int | None, tuple[Run, MaskKind, mx.array | None]] = {}
+        self.rows: dict[int | None, tuple[np.ndarray, MaskKind, mx.array | None] | None] = {}
 
     def has(self, positions: Positions) -> bool:
         """Whether `positions` are this step's, entry by entry."""
         if isinstance(positions, memoryview):
             return positions.tobytes() == self.raw
-        return np.array_equal(np.asarray(positions), self.positions)
+        return np.array_equal(np.asarray(positions), self.placement.positions)
 
 
-def _shown(positions: np.ndarray) -> str:
-    return np.array2string(positions, threshold=8, edgeitems=2, separator=", ")
+def _shown(positions: Sequence[int]) -> str:
+    return np.array2string(np.array(positions), threshold=8, edgeitems=2, separator=", ")
+
+
+def _masked(
+    mask: np.ndarray | None, window: int | None, count: int, span: int
+) -> tuple[MaskKind, mx.array | None]:
+    """The mask of `count` queries over `span` cells: as it is given, or that of one sequence's run."""
+    if mask is not None:
+        return MaskKind.EXPLICIT, mx.array(mask[None, None] if mask.ndim == 2 else mask[:, None])
+    if count == 1:
+        return MaskKind.NONE, None
+    if window is not None and window < span:
+        return MaskKind.EXPLICIT, band_mask(window, count, span)
+    return MaskKind.CAUSAL, None

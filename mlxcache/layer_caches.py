@@ -227,10 +227,10 @@ class CellLayerCache(LayerCache):
                 f"keys: got shape {tuple(keys.shape)}, expected batch {len(self.seq_ids)} for {self.seq_ids}"
             )
         positions = self._step(count)
-        stored, other, _, _ = self.cache.update_and_fetch(self.layer, positions, _flat(keys), _flat(values))
+        stored, other, _, _ = self.cache.update_and_gather(self.layer, positions, _flat(keys), _flat(values))
         self._starts = self._positions.stops
         stored, other = _as(keys.dtype, stored, other)
-        if batch > 1:
+        if stored.shape[0] != batch:
             shape = (batch, *stored.shape[1:])
             stored, other = mx.broadcast_to(stored, shape), mx.broadcast_to(other, shape)
         return stored, other
@@ -275,8 +275,8 @@ class CellLayerCache(LayerCache):
         return positions.read()
 
     def _step_mask(self, count: int) -> StepMask:
-        kind, mask, span = self.cache.mask_for(self.layer, self._step(count))
-        if mask is not None and len(self.seq_ids) > 1:
+        kind, mask, span = self.cache.mask_for(self.layer, self._step(count), gather=True)
+        if mask is not None and mask.shape[2] != count:
             mask = mask.reshape(len(self.seq_ids), 1, count, span)
         return StepMask(kind, mask, span)
 

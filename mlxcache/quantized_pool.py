@@ -99,8 +99,11 @@ class QuantizedPool:
 
     def read(self, start: int, length: int) -> mx.array:
         """Cells `[start, start + length)` as `[1, H, length, D]` in `dtype`, dequantised. See `Pool.read`."""
-        codes, scales, biases = (plane.read(start, length) for plane in self.planes)
-        return mx.dequantize(codes, scales, biases, group_size=self.group_size, bits=self.bits)
+        return self._dequantised([plane.read(start, length) for plane in self.planes])
+
+    def gather(self, rows: mx.array) -> mx.array:
+        """See `Pool.gather`."""
+        return self._dequantised([plane.gather(rows) for plane in self.planes])
 
     def reserve(self, slots: int) -> None:
         """See `Pool.reserve`."""
@@ -116,3 +119,7 @@ class QuantizedPool:
         if update.dtype != self.dtype:
             update = update.astype(self.dtype)
         return tuple(mx.quantize(update, group_size=self.group_size, bits=self.bits))
+
+    def _dequantised(self, parts: Sequence[mx.array]) -> mx.array:
+        codes, scales, biases = parts
+        return mx.dequantize(codes, scales, biases, group_size=self.group_size, bits=self.bits)

@@ -123,12 +123,12 @@ class MLXSequenceCache(MLXCache):
         self._step = step
         return spec
 
-    def mask_for(self, layer: int, positions: Positions) -> StepMask:
+    def mask_for(self, layer: int, positions: Positions, gather: bool = False) -> StepMask:
         """See `MLXCache.mask_for`."""
         check_layer(layer, self._n_layers)
         step = self._next_step(positions)
         work = self._serve(step, layer).work
-        return StepMask(work.kind, work.mask, work.read_run.length)
+        return StepMask(work.kind, work.mask, work.span)
 
     def _next_step(self, positions: Positions) -> _Step:
         array = position_array(positions)

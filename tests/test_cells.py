@@ -17,6 +17,7 @@ from mlxcache import (
     MaskKind,
     MLXCellCache,
     MLXSequenceCache,
+    host_positions,
     make_cache,
     update_and_attend,
 )
@@ -71,16 +72,36 @@ class CellProgram(RuleBasedStateMachine):
         wanted=st.lists(st.tuples(st.sampled_from([0, 1, 2, 63]), st.sampled_from([0, 0, 0, 0, 2])), max_size=7),
         wide=st.booleans(),
         ask_first=st.booleans(),
+        whole=st.booleans(),
     )
-    def interleaved_step(self, wanted, wide, ask_first) -> None:
+    def interleaved_step(self, wanted, wide, ask_first, whole) -> None:
         if wanted:
-            self.step([seq for seq, _ in wanted], [gap for _, gap in wanted], wide, ask_first)
+            self.step([seq for seq, _ in wanted], [gap for _, gap in wanted], wide, ask_first, whole)
+
+    @rule(
+        seqs=st.lists(st.sampled_from([0, 1, 2, 63]), min_size=1, max_size=4, unique=True),
+        count=st.integers(1, 3),
+        ask_first=st.booleans(),
+        whole=st.booleans(),
+    )
+    def batch_step(self, seqs, count, ask_first, whole) -> None:
+        ids = [seq for seq in seqs for _ in range(count)]
+        self.step(ids, [0] * len(ids), False, ask_first, whole)
 
     @rule(seq=st.sampled_from([0, 1, 2, 63]), count=st.integers(1, 9), wide=st.booleans())
     def run_step(self, seq, count, wide) -> None:
-        self.step([seq] * count, [0] * count, wide, False)
+        self.step([seq] * count, [0] * count, wide, False, True)
 
-    def step(self, seq_ids: list[int], gaps: list[int], wide: bool, ask_first: bool) -> None:
+    def attend(self, layer, q, k, v, position, whole: bool) -> mx.array:
+        """Through `update_and_attend`, which may gather, or over the cells `[0, used_end)` as they are."""
+        if not whole:
+            return update_and_attend(self.cache, layer, q, k, v, position, 0.3)
+        keys, values, kind, mask = self.cache.update_and_fetch(layer, host_positions(position), k, v)
+        chosen = {MaskKind.NONE: None, MaskKind.CAUSAL: "causal", MaskKind.EXPLICIT: mask}[kind]
+        assert mask is None or mask.shape == (1, 1, q.shape[2], keys.shape[2])
+        return mx.fast.scaled_dot_product_attention(q, keys, values, scale=0.3, mask=chosen)
+
+    def step(self, seq_ids: list[int], gaps: list[int], wide: bool, ask_first: bool, whole: bool) -> None:
         cache, oracle = self.cache, self.oracle
         if len(seq_ids) > oracle.free:
             self.refused(CapacityError, "cells free", lambda: cache.begin_step(seq_ids))
@@ -97,9 +118,10 @@ class CellProgram(RuleBasedStateMachine):
             q, k, v = (tokens(self.rng, len(seq_ids), heads) for heads in (4, 2, 2))
             oracle.store(layer, seq_ids, positions, np.array(k)[0], np.array(v)[0])
             if ask_first:
-                kind, mask, _ = cache.mask_for(layer, positions)
-                assert (kind is MaskKind.EXPLICIT) == (mask is not None)
-            out = np.array(update_and_attend(cache, layer, q, k, v, position, 0.3))[0]
+                for gather in (True, False):
+                    kind, mask, _ = cache.mask_for(layer, positions, gather)
+                    assert (kind is MaskKind.EXPLICIT) == (mask is not None)
+            out = np.array(self.attend(layer, q, k, v, position, whole))[0]
             for i, (seq, at) in enumerate(zip(seq_ids, positions, strict=True)):
                 keys, values = oracle.attended(layer, seq, at)
                 sees = np.ones((1, keys.shape[1]), bool)
@@ -285,6 +307,55 @@ def test_growth_never_renumbers() -> None:
     rows = [np.array(tokens(np.random.default_rng(seed), 1))[0, :, 0] for seed in range(11)]
     np.testing.assert_array_equal(np.array(spec.keys)[0], np.stack(rows, axis=1))
     assert not cache.can_extend(1)
+
+
+def test_a_batch_is_gathered_where_that_pays() -> None:
+    """Each sequence's cells apart, padded on the left; one run and a mask where rows are most of it."""
+    cache = MLXCellCache(config(None, 3))
+    for seq, count in ((0, 6), (1, 4), (2, 6)):
+        serve(cache, [seq] * count, range(count))
+    rng = np.random.default_rng(0)
+    cache.begin_step([0, 1])
+    for layer, span in enumerate((7, 3)):
+        k = tokens(rng, 2)
+        keys, _, kind, mask = cache.update_and_gather(layer, [6, 4], k, k)
+        assert keys.shape == (2, 2, span, 8)
+        if layer == 0:
+            sees = np.array(mask)[:, 0, 0]
+            assert sees.sum(axis=1).tolist() == [7, 5]
+            assert sees[:, -1].all()
+        else:  # both windows are full: nothing to hide
+            assert kind is MaskKind.NONE
+        np.testing.assert_array_equal(np.array(keys)[:, :, -1], np.array(k)[0].transpose(1, 0, 2))
+    # A fork's past is most of the pool: copying it for each would cost more than the mask spares.
+    cache = MLXCellCache(config(None, 3))
+    serve(cache, [0] * 10, range(10))
+    for seq in (3, 4):
+        cache.seq_cp(0, seq)
+    cache.begin_step([0, 3, 4])
+    for layer in range(2):
+        k = tokens(rng, 3)
+        spec = cache.update_and_gather(layer, [10] * 3, k, k)
+        assert spec.keys.shape[0] == (1 if layer == 0 else 3)
+
+
+def test_one_scattered_sequence_comes_in_order() -> None:
+    """Gathered, its cells lie as in a cache of its own, and the mask is fused; a gap in it takes a mask."""
+    cache = MLXCellCache(config(None, 3))
+    serve(cache, [0, 1, 2] * 3, [0, 0, 0, 1, 1, 1, 2, 2, 2])
+    for positions, kinds in (([3], [MaskKind.NONE] * 2), ([4, 5], [MaskKind.CAUSAL, MaskKind.EXPLICIT])):
+        cache.begin_step([0] * len(positions))
+        for layer, kind in enumerate(kinds):
+            k = tokens(np.random.default_rng(0), len(positions))
+            spec = cache.update_and_gather(layer, positions, k, k)
+            assert spec.kind is kind
+            assert spec.keys.shape[0] == 1
+            np.testing.assert_array_equal(np.array(spec.keys)[:, :, -1], np.array(k)[:, :, -1])
+    cache.seq_rm(0, 1, 2)
+    cache.begin_step([0])
+    k = tokens(np.random.default_rng(0), 1)
+    assert cache.update_and_gather(0, [6], k, k).kind is MaskKind.EXPLICIT
+    assert cache.update_and_gather(1, [6], k, k).kind is MaskKind.NONE
 
 
 def _declared(count: int = 1) -> MLXCellCache:
