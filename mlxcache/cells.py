@@ -184,7 +184,10 @@ class MLXCellCache(MLXCache):
         comes in order of position and without the cells of others, fused where nothing of it is missing.
         """
         step = self._step_for(layer, positions)
-        return self._serve(step, layer, self._gathered(step, self._group_of[layer]), k, v)
+        work = step.gathered[self._group_of[layer]]
+        if work is None:
+            work = self._gathered(step, self._group_of[layer])
+        return self._serve(step, layer, work, k, v)
 
     def _serve(self, step: _Step, layer: int, work: LayerWork, k: mx.array, v: mx.array) -> AttendSpec:
         spec = self._store(layer, work, k, v)

@@ -221,19 +221,21 @@ class CellLayerCache(LayerCache):
 
     def update_and_fetch(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
         """See `LayerCache.update_and_fetch`."""
-        batch, count = keys.shape[0], keys.shape[2]
+        batch, _, count, _ = keys.shape
         if batch != len(self.seq_ids):
             raise ValueError(
                 f"keys: got shape {tuple(keys.shape)}, expected batch {len(self.seq_ids)} for {self.seq_ids}"
             )
-        positions = self._step(count)
-        stored, other, _, _ = self.cache.update_and_gather(self.layer, positions, _flat(keys), _flat(values))
+        positions, fetch = self._step(count), self.cache.update_and_gather
+        if batch == 1:
+            stored, other, _, _ = fetch(self.layer, positions, keys, values)
+        else:
+            stored, other, _, _ = fetch(self.layer, positions, _flat(keys), _flat(values))
+            if stored.shape[0] != batch:
+                shape = (batch, *stored.shape[1:])
+                stored, other = mx.broadcast_to(stored, shape), mx.broadcast_to(other, shape)
         self._starts = self._positions.stops
-        stored, other = _as(keys.dtype, stored, other)
-        if stored.shape[0] != batch:
-            shape = (batch, *stored.shape[1:])
-            stored, other = mx.broadcast_to(stored, shape), mx.broadcast_to(other, shape)
-        return stored, other
+        return _as(keys.dtype, stored, other)
 
     def is_trimmable(self) -> bool:
         """Always: cells are kept until they are removed."""
@@ -291,7 +293,7 @@ def _as(dtype: mx.Dtype, keys: mx.array, values: mx.array) -> tuple[mx.array, mx
 def _flat(array: mx.array) -> mx.array:
     """`[B, H, T, D]` as `[1, H, B * T, D]`: the tokens of each sequence in a row."""
     batch, heads, count, dim = array.shape
-    return array if batch == 1 else array.transpose(1, 0, 2, 3).reshape(1, heads, batch * count, dim)
+    return array.transpose(1, 0, 2, 3).reshape(1, heads, batch * count, dim)
 
 
 class _SequenceKind:
