@@ -19,9 +19,13 @@ from .common import (
     once,
     ours,
     random_tokens,
+    ratio,
     require,
     synchronise,
+    timed,
 )
+from .contenders import contender
+from .ratios import Ratio
 
 
 def _cells(cells: int, layers: int) -> Any:
@@ -134,11 +138,12 @@ class OneSequence(Timed):
     param_names = ("path", "cache", "context")
 
     def setup(self, path: str, cache: str, context: int) -> None:
-        self.step = once((path, cache, context), lambda: self._make(path, cache, context))
+        self.step = once((path, cache, context), lambda: self.made(path, cache, context))
         self.step.rewind()
 
     @staticmethod
-    def _make(path: str, cache: str, context: int) -> Any:
+    def made(path: str, cache: str, context: int) -> Any:
+        """The step of that cache."""
         if cache == "sequence":
             return Step(path, context)
         need_memory(kv_bytes(context + 64))
@@ -148,6 +153,32 @@ class OneSequence(Timed):
 
     def time_step(self, path: str, cache: str, context: int) -> None:
         self.step()
+
+
+class CellRatio(Ratio):
+    """One sequence's decode step on the cell cache over the same step on the sequence cache, and on bare MLX."""
+
+    params = (PATHS, ["sequence", "bare"])
+    param_names = ("path", "over")
+
+    def track_decode(self, path: str, over: str) -> float:
+        mine = OneSequence.made(path, "cell", 1024)
+        if over == "bare":
+            bare = contender("bare", 1024)
+            return ratio(timed(mine, mine.rewind), timed(bare.step, bare.reset))
+        other = OneSequence.made(path, "sequence", 1024)
+        return ratio(timed(mine, mine.rewind), timed(other, other.rewind))
+
+
+class BatchRatio(Ratio):
+    """B sequences in one shared step over a cache each, attention included."""
+
+    params = [1, 4, 8]
+    param_names = ("sequences",)
+
+    def track_over_separate(self, sequences: int) -> float:
+        shared, separate = (Batch.made("int32", how, sequences) for how in ("shared", "separate"))
+        return ratio(timed(shared, shared.rewind), timed(separate, separate.rewind), rounds=30)
 
 
 class Batch(Timed):
@@ -162,11 +193,12 @@ class Batch(Timed):
     param_names = ("path", "caches", "sequences")
 
     def setup(self, path: str, caches: str, sequences: int) -> None:
-        self.step = once((path, caches, sequences), lambda: self._make(path, caches, sequences))
+        self.step = once((path, caches, sequences), lambda: self.made(path, caches, sequences))
         self.step.rewind()
 
     @staticmethod
-    def _make(path: str, caches: str, sequences: int) -> Any:
+    def made(path: str, caches: str, sequences: int) -> Any:
+        """The step of that many sequences."""
         require("MLXCellCache")
         need_memory(kv_bytes(sequences * 384, layers=8))
         if caches == "separate":

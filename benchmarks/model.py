@@ -8,7 +8,8 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
-from .common import Timed, once, synchronise
+from .common import Timed, once, ratio, synchronise, timed
+from .ratios import Ratio
 
 try:
     from mlx_lm.models import cache as lm_cache
@@ -69,7 +70,7 @@ class Generate(Timed):
         # A copy for every sample, since a ring of mlx-lm's cannot be taken back; its first token pays for it.
         filled, token = once((model, cache, path), lambda: self._fill(cache, path))
         self.cache, self.token = copy.deepcopy(filled), token
-        self._decode(2)
+        self.decode(2)
 
     def _fill(self, cache: str, path: str) -> tuple[Any, Any]:
         if cache == "mlx-lm":
@@ -86,10 +87,24 @@ class Generate(Timed):
         mx.eval(token)
         return made, token
 
-    def _decode(self, count: int) -> None:
+    def decode(self, count: int) -> None:
+        """Greedy tokens, one evaluation each."""
         for _ in range(count):
             self.token = mx.argmax(self.model(self.token, cache=self.cache)[:, -1:], axis=-1)
             synchronise([self.token])
 
     def time_tokens(self, model: str, cache: str, path: str) -> None:
-        self._decode(TOKENS)
+        self.decode(TOKENS)
+
+
+class ModelRatio(Ratio):
+    """One greedy token on our cache over one on mlx-lm's, each going on from 320: below 1 is faster."""
+
+    params = (["llama", "gemma3_text"], ["sequence", "cell"], ["host", "int32", "int64"])
+    param_names = ("model", "cache", "path")
+
+    def track_over_mlx_lm(self, model: str, cache: str, path: str) -> float:
+        mine, theirs = Generate(), Generate()
+        mine.setup(model, cache, path)
+        theirs.setup(model, "mlx-lm", "host")
+        return ratio(timed(lambda: mine.decode(1)), timed(lambda: theirs.decode(1)), rounds=200)

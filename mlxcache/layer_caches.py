@@ -47,9 +47,10 @@ class StepPositions:
 
     def read(self) -> Positions:
         """The positions on the host, through the array if there is one."""
-        if self._array is not None:
-            return host_positions(self._array)
-        return self._host if isinstance(self._host, list) else self._host.data
+        if self._array is None:
+            host = self._host
+            return host if type(host) is list else host.data  # type: ignore[union-attr]
+        return host_positions(self._array)
 
 
 class LayerCache(ABC):
@@ -140,7 +141,10 @@ class SequenceLayerCache(LayerCache):
         count = keys.shape[2]
         stored, other, _, _ = self.cache.update_and_fetch(self.layer, self._step(count), keys, values)
         self.offset += count
-        return _as(keys.dtype, stored, other)
+        dtype = keys.dtype
+        if dtype != self.cache.config.kv_dtype:
+            return stored.astype(dtype), other.astype(dtype)
+        return stored, other
 
     def is_trimmable(self) -> bool:
         """Whether any number of tokens can be taken back: not once a ring layer has dropped some."""
@@ -235,7 +239,10 @@ class CellLayerCache(LayerCache):
                 shape = (batch, *stored.shape[1:])
                 stored, other = mx.broadcast_to(stored, shape), mx.broadcast_to(other, shape)
         self._starts = self._positions.stops
-        return _as(keys.dtype, stored, other)
+        dtype = keys.dtype
+        if dtype != self.cache.config.kv_dtype:
+            return stored.astype(dtype), other.astype(dtype)
+        return stored, other
 
     def is_trimmable(self) -> bool:
         """Always: cells are kept until they are removed."""
@@ -284,10 +291,6 @@ class CellLayerCache(LayerCache):
 
     def _length(self) -> int:
         return max(self._starts)
-
-
-def _as(dtype: mx.Dtype, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
-    return (keys, values) if keys.dtype == dtype else (keys.astype(dtype), values.astype(dtype))
 
 
 def _flat(array: mx.array) -> mx.array:
