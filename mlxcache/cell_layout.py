@@ -249,7 +249,7 @@ class CellLayout:
         else:
             where = placement.cells
             last = int(where[-1])
-        self._positions[where] = positions
+        self._positions[where] = positions if count > 1 else positions[0]
         self._n_owners[where] = 1
         seq = placement.sequence
         if seq is not None:
