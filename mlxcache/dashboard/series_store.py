@@ -60,7 +60,7 @@ class SeriesStore:
             small = len(series) == 0 or int(series.max()) < 2**16
             # Radix sort, which NumPy has for 16 bits, is ten times as fast as any other.
             order = np.argsort(series.astype(np.uint16) if small else series, kind="stable")
-        rows = fine[order]
+        self._rows = rows = fine[order]
         series, self.commits = series[order], commits[order]
         self.values = value[rows]
         self.low = df["ci_low"].to_numpy(np.float64)[rows]
@@ -90,6 +90,14 @@ class SeriesStore:
             values = np.array([np.median(piece) for piece in np.split(values, first[1:])])
             commits, low, high = names, low[first], high[first]
         return Series(self.keys[position], commits, values, low, high)
+
+    def newest_rows(self, df: pd.DataFrame, most: int) -> pd.DataFrame:
+        """The rows of the table that hold each series' newest values, `most` of each at most."""
+        firsts = np.maximum(self.starts, self.stops - most)
+        parts = [self._rows[first:stop] for first, stop in zip(firsts, self.stops, strict=True)]
+        table = df.take(np.sort(np.concatenate(parts)) if parts else np.zeros(0, np.int64))
+        table.attrs = df.attrs
+        return table
 
     @cached_property
     def by_benchmark(self) -> dict[str, list[int]]:

@@ -34,6 +34,7 @@ from mlxcache.dashboard.quality import coverage, machine_noise
 from mlxcache.dashboard.quality_page import write_quality_page
 from mlxcache.dashboard.repository import Repository
 from mlxcache.dashboard.series_store import SeriesStore
+from mlxcache.dashboard.suite_data import KEEP_COMMITS
 from mlxcache.dashboard.suite_pages import suite_sections, write_suite_pages
 
 # How many figures a build draws at most unless told otherwise: each takes about a third of a second.
@@ -90,7 +91,8 @@ def build_site(
     events = group_changes(changes)
     name = title or repository.name or "Benchmarks"
     notes = [*df.attrs.get("notices", []), *notices]
-    sections = suite_sections(df)
+    recent = store.newest_rows(df, KEEP_COMMITS)  # a few values of each series are all that these pages need
+    sections = suite_sections(recent)
     pages = Pages(
         out,
         title=clean(name),
@@ -112,7 +114,7 @@ def build_site(
         pages.page("explorer.html", "explorer.html")
         write_benchmark_pages(pages, store, events)
         write_quality_page(pages, store, noise, covered)
-        write_suite_pages(pages, out, df, sections)
+        write_suite_pages(pages, out, sections)
     write_data_page(pages, df, store, events, notes)
     out.text(feed.JSON_PATH, feed.as_changes_json(events))
     out.data(feed.FEED_PATH, feed.as_feed(events, name, address, df.attrs.get("commits", {})))

@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 PLACE: Final = ["machine", "env", "commit", "commit_index"]
-_KEEP_COMMITS: Final = 6  # of a machine and environment, the newest
+KEEP_COMMITS: Final = 6  # of a machine and environment, the newest
 REFERENCE_CACHE: Final = "mlxcache"
 _REFERENCE_OPTION: Final = "host"
 _LIMIT_OF: Final = {("tokens", "128"): "chunk", ("tokens", "2048"): "prompt", ("context", "1024"): "decode"}
@@ -109,7 +109,7 @@ def newest_commits(frame: pd.DataFrame) -> dict[tuple[str, str], list[int]]:
     """The newest few commits of each machine and environment, newest first."""
     found: dict[tuple[str, str], list[int]] = {}
     for (machine, env), part in frame.groupby(["machine", "env"], sort=True):
-        found[str(machine), str(env)] = sorted(set(part["commit_index"].tolist()), reverse=True)[:_KEEP_COMMITS]
+        found[str(machine), str(env)] = sorted(set(part["commit_index"].tolist()), reverse=True)[:KEEP_COMMITS]
     return found
 
 

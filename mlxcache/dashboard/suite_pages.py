@@ -98,7 +98,7 @@ def _collect(
     return shown
 
 
-def write_suite_pages(pages: Pages, out: Output, df: pd.DataFrame, sections: dict[str, Section]) -> None:
+def write_suite_pages(pages: Pages, out: Output, sections: dict[str, Section]) -> None:
     """Write them, with their figures and CSV files."""
     makers: dict[str, Callable[[Section], dict[str, Any]]] = {
         "paths": lambda section: _paths(pages, out, section),

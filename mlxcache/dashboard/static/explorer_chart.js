@@ -79,7 +79,8 @@ const Chart = (() => {
         name,
         mode: "lines+markers",
         line: { color: colour, width: 1.6, dash: DASHES[number % DASHES.length] },
-        marker: { color: colour, size: points.length > 300 ? 4 : 7, symbol: SYMBOLS[number % SYMBOLS.length] },
+        // More than a few dozen markers are a smear that takes long to draw; hovering finds every value.
+        marker: { color: colour, size: 7, symbol: SYMBOLS[number % SYMBOLS.length], maxdisplayed: points.length > 150 ? 40 : 0 },
         customdata: points.map((point) => {
           const [commit, seconds, subject] = index.commits[point.commit];
           const interval = Number.isFinite(point.low) ? `99 %: ${format(point.low, entry.series.unit)} to ${format(point.high, entry.series.unit)}` : "no interval";
