@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 
-.PHONY: help bench releases test lint site wheel detector-table clean
+.PHONY: help bench releases test lint site notebook pictures wheel detector-table clean
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
@@ -39,6 +39,16 @@ lint: $(READY) ## ruff and mypy
 wheel: $(READY) ## build the wheel into dist/
 	rm -rf dist
 	$(BIN)/python -m build --wheel --outdir dist
+
+site: $(READY) ## write the dashboard of results/ to site/, and asv's own pages to site/asv
+	-$(BIN)/asv publish
+	$(BIN)/mlxcache dashboard --results results --repo . --out site --figures all
+
+notebook: $(READY) ## run notebooks/perf_history.ipynb on results/ and keep its outputs
+	cd notebooks && ../$(BIN)/jupyter execute --inplace perf_history.ipynb
+
+pictures: site ## remake the screenshots in docs/images (needs Chromium and its driver)
+	$(BIN)/python tools/site_pictures.py site docs/images
 
 detector-table: $(READY) ## remake docs/detector.md and .json (six minutes)
 	PYTHONPATH=. $(BIN)/python tools/detector_table.py

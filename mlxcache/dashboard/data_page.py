@@ -17,9 +17,15 @@ _MOST_SHOWN: Final = 500
 
 
 def write_data_page(
-    pages: Pages, df: pd.DataFrame, store: SeriesStore, events: Sequence[Event], notices: Sequence[str]
+    pages: Pages,
+    df: pd.DataFrame,
+    store: SeriesStore,
+    events: Sequence[Event],
+    notices: Sequence[str],
+    *,
+    beside_asv: bool = False,
 ) -> None:
-    """Write data.html and the list of problems."""
+    """Write data.html and the list of problems; `beside_asv` says that asv's own pages lie in asv/."""
     problems = df.attrs.get("problems", [])
     rows = [
         [
@@ -54,4 +60,5 @@ def write_data_page(
         n_events=len(events),
         has_series=bool(len(store)),
         notices=notices,
+        beside_asv=beside_asv,
     )

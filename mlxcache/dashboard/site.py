@@ -115,7 +115,7 @@ def build_site(
         write_benchmark_pages(pages, store, events)
         write_quality_page(pages, store, noise, covered)
         write_suite_pages(pages, out, sections)
-    write_data_page(pages, df, store, events, notes)
+    write_data_page(pages, df, store, events, notes, beside_asv=(folder / "asv" / "index.html").is_file())
     out.text(feed.JSON_PATH, feed.as_changes_json(events))
     out.data(feed.FEED_PATH, feed.as_feed(events, name, address, df.attrs.get("commits", {})))
     out.finish()

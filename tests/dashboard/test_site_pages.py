@@ -141,6 +141,7 @@ def test_files_that_are_not_ours_stay(tmp_path: Path) -> None:
     (site / "asv" / "index.html").write_text("asv")
     build_site(*judged(results), site)
     assert (site / "asv" / "index.html").read_text() == "asv"
+    assert 'href="asv/index.html"' in _text(site / "data.html")
     foreign = tmp_path / "foreign"
     foreign.mkdir()
     (foreign / "index.html").write_text("mine")
