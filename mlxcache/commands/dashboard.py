@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
 def _summary(built: Built, folder: Path) -> str:
     text = (
         f"{folder / 'index.html'}: {built.n_standing} standing regressions, {built.n_changes} changes in all; "
-        f"{built.n_written:,} of {built.n_pages:,} files written, {built.n_bytes / 1e6:.1f} MB, "
+        f"{built.n_written:,} of {built.n_files:,} files written, {built.n_bytes / 1e6:.1f} MB, "
         f"{built.seconds:.1f} s"
     )
     if built.n_figures_left:

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 import pandas as pd
 
-from mlxcache.dashboard.events import Event, standing
+from mlxcache.dashboard.events import Event, left_standing, standing
 from mlxcache.dashboard.plain_text import short
 from mlxcache.dashboard.series_store import SeriesStore
 from mlxcache.dashboard.units import format_change
@@ -68,8 +68,10 @@ def _sure(events: Sequence[Event]) -> str:
     return f"Reruns confirmed {confirmed} of {len(events)}." if len(events) > 1 else "A rerun confirmed it."
 
 
-def answer(df: pd.DataFrame, store: SeriesStore, events: Sequence[Event]) -> Answer:
-    """The sentence for this table."""
+def answer(
+    df: pd.DataFrame, store: SeriesStore, events: Sequence[Event], retired: frozenset[int] = frozenset()
+) -> Answer:
+    """The sentence for this table; `retired` are the numbers of series that are no longer measured."""
     if df.empty:
         n = len(df.attrs.get("problems", []))
         unused = f"{plural(n, 'file or row', 'files or rows')} could not be used."
@@ -93,14 +95,20 @@ def answer(df: pd.DataFrame, store: SeriesStore, events: Sequence[Event]) -> Ans
             f"since {newest.after[:8]}{f' ({when})' if when else ''}. {_sure(now)}"
         )
         return Answer("worse", _sentence(now), detail)
-    longest = int((store.stops - store.starts).max())
+    recovered = sum(event.is_regression and event.state == "recovered" for event in events)
+    past = f" {plural(recovered, 'earlier regression')} recovered." if recovered else ""
+    ended = left_standing(list(events))
+    if ended:
+        past = f" {plural(len(ended), 'regression')} stood when the series were last measured.{past}"
+    lengths = (store.stops - store.starts).tolist()
+    longest = max((n for key, n in zip(store.keys, lengths, strict=True) if key.number not in retired), default=0)
     if longest < LEAST_COMMITS:
+        which = " that is still measured" if retired else ""
         return Answer(
             "unknown",
             "Too early to tell.",
-            f"No series has more than {plural(longest, 'commit')}; a change shows from {LEAST_COMMITS} on. "
-            f"{scope}.",
+            f"No series{which} has more than {plural(longest, 'commit')}; a change shows from {LEAST_COMMITS} on. "
+            f"{scope}.{past}",
         )
-    recovered = sum(event.is_regression for event in events)
-    past = f" {plural(recovered, 'earlier regression')} recovered." if recovered else ""
-    return Answer("fine", "Nothing is slower than before.", f"{scope}.{past}")
+    sentence = "Nothing that is still measured is slower." if ended else "Nothing is slower than before."
+    return Answer("fine", sentence, f"{scope}.{past}")

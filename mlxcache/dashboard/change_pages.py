@@ -11,7 +11,7 @@ import pandas as pd
 from mlxcache.dashboard.answer import plural
 from mlxcache.dashboard.change_pictures import ChangePictures
 from mlxcache.dashboard.change_text import issue_text
-from mlxcache.dashboard.events import Event, size, standing
+from mlxcache.dashboard.events import Event, left_standing, size, standing
 from mlxcache.dashboard.output import Output
 from mlxcache.dashboard.pages import Pages
 from mlxcache.dashboard.plain_text import short
@@ -88,6 +88,7 @@ def write_change_pages(
         "changes.html",
         groups=[
             ("standing", "Regressions", now),
+            ("ended", "No longer measured", left_standing(list(events))),
             ("recovered", "Recovered", [e for e in events if e.is_regression and e.state == "recovered"]),
             ("improved", "Improvements", [e for e in events if not e.is_regression]),
         ],

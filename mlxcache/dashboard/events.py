@@ -29,7 +29,8 @@ class Event:
     """One benchmark that moved one way between two commits, on one or more series.
 
     `rows` are the rows of `change_points`, the largest first; before and after the narrowest range that all
-    of them allow. `address` is where its page is, relative to the site, without a suffix.
+    of them allow. `address` is where its page is, relative to the site, without a suffix. `retired` says that
+    no series on which it stands is measured any more.
     """
 
     benchmark: str
@@ -40,6 +41,7 @@ class Event:
     before_index: int
     after_index: int
     address: str
+    retired: bool = False
 
     @property
     def lead(self) -> Row:
@@ -89,8 +91,11 @@ def size(row: Row) -> float:
     return abs(math.log1p(max(float(row["magnitude"]), -0.999999)))
 
 
-def group_changes(changes: pd.DataFrame) -> list[Event]:
-    """All events of a table of changes, the newest first, the larger first among those of one commit."""
+def group_changes(changes: pd.DataFrame, retired: frozenset[int] = frozenset()) -> list[Event]:
+    """All events of a table of changes, the newest first, the larger first among those of one commit.
+
+    `retired` are the numbers of series that are no longer measured, see `dashboard.retired`.
+    """
     events: list[Event] = []
     rows: list[dict[str, Any]] = [{str(k): v for k, v in row.items()} for row in changes.to_dict("records")]
     rows.sort(key=lambda row: (row["benchmark"], row["direction"], row["after_index"], row["before_index"]))
@@ -103,15 +108,15 @@ def group_changes(changes: pd.DataFrame) -> list[Event]:
             group.append(row)
             continue
         if group:
-            events.append(_event(group))
+            events.append(_event(group, retired))
         group, low, high = [row], row["before_index"], row["after_index"]
     if group:
-        events.append(_event(group))
+        events.append(_event(group, retired))
     events.sort(key=lambda event: (-event.after_index, -size(event.lead), event.benchmark))
     return events
 
 
-def _event(rows: list[Row]) -> Event:
+def _event(rows: list[Row], retired: frozenset[int]) -> Event:
     last = max(rows, key=lambda row: row["before_index"])
     first = min(rows, key=lambda row: row["after_index"])
     benchmark, direction = str(first["benchmark"]), str(first["direction"])
@@ -119,7 +124,13 @@ def _event(rows: list[Row]) -> Event:
 
     # Standing ones lead: what has recovered is no answer to "what is slower".
     def rank(row: Row) -> tuple[Any, ...]:
-        return (row["state"] == "recovered", -size(row), row["params"], row["machine"])
+        return (
+            row["state"] == "recovered",
+            int(row["series"]) in retired,
+            -size(row),
+            row["params"],
+            row["machine"],
+        )
 
     ordered = sorted(rows, key=rank)
     name = f"{slug(benchmark)}-{slug(after, 8)}-{digest(benchmark, direction, after)}"
@@ -132,9 +143,15 @@ def _event(rows: list[Row]) -> Event:
         int(last["before_index"]),
         int(first["after_index"]),
         f"changes/{name}",
+        all(int(row["series"]) in retired for row in rows if row["state"] != "recovered"),
     )
 
 
 def standing(events: list[Event]) -> list[Event]:
-    """Regressions that nothing took back."""
-    return [event for event in events if event.is_regression and event.state != "recovered"]
+    """Regressions that nothing took back, in what is still measured."""
+    return [e for e in events if e.is_regression and e.state != "recovered" and not e.retired]
+
+
+def left_standing(events: list[Event]) -> list[Event]:
+    """Regressions that stood when their series were last measured."""
+    return [e for e in events if e.is_regression and e.state != "recovered" and e.retired]

@@ -55,7 +55,8 @@ def write_explorer_data(out: Output, df: pd.DataFrame, store: SeriesStore, event
                 key = store.keys[position]
                 env = environments.setdefault(key.env, len(environments))
                 n = int(store.stops[position] - store.starts[position])
-                series.append([key.id, machines[key.machine], env, clean(key.params), n, number])
+                last = max((mark[0] for mark in marks.get(key.number, ())), default=-1)
+                series.append([key.id, machines[key.machine], env, clean(key.params), n, number, last])
         known = facts.get(name)
         unit = store.keys[positions[0]].unit
         event = newest.get(name)

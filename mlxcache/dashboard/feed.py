@@ -63,6 +63,7 @@ def as_changes_json(events: list[Event]) -> str:
                     "benchmark": clean(event.benchmark),
                     "direction": event.direction,
                     "state": event.state,
+                    "still_measured": not event.retired,
                     "before": clean(event.before),
                     "after": clean(event.after),
                     "range_commits": event.range_commits,

@@ -8,13 +8,14 @@ from typing import Final
 import pandas as pd
 
 from mlxcache.dashboard.answer import Answer
-from mlxcache.dashboard.events import Event, standing
+from mlxcache.dashboard.events import Event, left_standing, standing
 from mlxcache.dashboard.pages import Pages
 from mlxcache.dashboard.quality import Coverage, Noise
 from mlxcache.dashboard.series_store import SeriesStore
 from mlxcache.dashboard.sparkline import sparkline
 
 _MOST_CHANGES: Final = 25
+_MOST_ENDED: Final = 10
 _MOST_MACHINES: Final = 8
 _MOST_PROBLEMS: Final = 50
 
@@ -30,7 +31,7 @@ def write_front_page(
     notices: Sequence[str],
 ) -> None:
     """Write index.html."""
-    now = standing(list(events))
+    now, ended = standing(list(events)), left_standing(list(events))
     problems = df.attrs.get("problems", [])
     commits = sorted(set(df.attrs.get("commits", {}).values()), key=lambda commit: commit.index)
     latest: dict[str, Coverage] = {}
@@ -42,11 +43,13 @@ def write_front_page(
         answer=said,
         shown=now[:_MOST_CHANGES],
         n_standing=len(now),
+        ended=ended[:_MOST_ENDED],
+        n_ended=len(ended),
         n_recovered=sum(event.is_regression and event.state == "recovered" for event in events),
         n_improved=sum(not event.is_regression for event in events),
         sparks={
             event.address: sparkline(store.series(store.position(int(event.lead["series"]))), event.lead)
-            for event in now[:_MOST_CHANGES]
+            for event in [*now[:_MOST_CHANGES], *ended[:_MOST_ENDED]]
         },
         machines=list(latest.values())[:_MOST_MACHINES],
         n_machines=len(latest),

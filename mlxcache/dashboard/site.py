@@ -33,6 +33,7 @@ from mlxcache.dashboard.plain_text import clean
 from mlxcache.dashboard.quality import coverage, machine_noise
 from mlxcache.dashboard.quality_page import write_quality_page
 from mlxcache.dashboard.repository import Repository
+from mlxcache.dashboard.retired import retired_series
 from mlxcache.dashboard.series_store import SeriesStore
 from mlxcache.dashboard.suite_data import KEEP_COMMITS
 from mlxcache.dashboard.suite_pages import suite_sections, write_suite_pages
@@ -46,7 +47,7 @@ _CHART_LIBRARY: Final = "plotly.min.js"
 class Built:
     """What a build did."""
 
-    n_pages: int
+    n_files: int
     n_written: int
     n_bytes: int
     n_changes: int
@@ -88,7 +89,8 @@ def build_site(
     out = Output(folder)
     repository = Repository(repo, branch, df.attrs.get("commits", {}))
     store = SeriesStore(df)
-    events = group_changes(changes)
+    retired = retired_series(store, df.attrs.get("commits", {}))
+    events = group_changes(changes, retired)
     name = title or repository.name or "Benchmarks"
     notes = [*df.attrs.get("notices", []), *notices]
     recent = store.newest_rows(df, KEEP_COMMITS)  # a few values of each series are all that these pages need
@@ -108,7 +110,7 @@ def build_site(
 
     pictures = ChangePictures(out, df, store, figures)
     left = write_change_pages(pages, out, pictures, store, events, changes, repository, address)
-    write_front_page(pages, df, store, events, answer(df, store, events), noise, covered, notes)
+    write_front_page(pages, df, store, events, answer(df, store, events, retired), noise, covered, notes)
     if len(store):
         write_explorer_data(out, df, store, events)
         pages.page("explorer.html", "explorer.html")

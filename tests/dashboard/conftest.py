@@ -67,7 +67,7 @@ class Browser:
         return self.driver.execute_script(script, *arguments)
 
     def complaints(self) -> list[str]:
-        """What the console said since the last call, favourites of nobody left out."""
+        """What the console said since the last call."""
         return [entry["message"] for entry in self.driver.get_log("browser")]
 
     def requests(self) -> list[str]:
@@ -87,11 +87,22 @@ class Browser:
             self.driver.save_screenshot(str(Path(folder) / f"{name}.png"))
 
 
+_BROWSERS = (
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "/Applications/Chromium.app/Contents/MacOS/Chromium",
+    "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+)
+
+
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Any]:
     """One Chromium for all tests; without one they are skipped, on CI they fail."""
-    binary = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    driver_path = shutil.which("chromedriver")
+    binary = next(filter(None, map(shutil.which, _BROWSERS)), None)
+    # Hosted runners keep the driver in a folder that this variable names.
+    places = os.pathsep.join([os.environ.get("CHROMEWEBDRIVER", ""), os.environ.get("PATH", "")])
+    driver_path = shutil.which("chromedriver", path=places)
     if binary is None or driver_path is None:
         reason = "no chromium or chromedriver on PATH: apt-get install chromium chromium-driver"
         if os.environ.get("CI"):

@@ -18,7 +18,7 @@ from site_trees import commit, judged, write_benchmarks, write_file, write_story
 from mlxcache.dashboard import suite_data
 from mlxcache.dashboard.answer import answer
 from mlxcache.dashboard.change_pictures import ChangePictures
-from mlxcache.dashboard.events import group_changes, standing
+from mlxcache.dashboard.events import group_changes, left_standing, standing
 from mlxcache.dashboard.explorer_data import write_explorer_data
 from mlxcache.dashboard.figure_style import PALETTES
 from mlxcache.dashboard.figures import change_figure
@@ -27,6 +27,7 @@ from mlxcache.dashboard.pictures import recolour, render
 from mlxcache.dashboard.plain_text import clean, cut, script_json, short, slug
 from mlxcache.dashboard.quality import coverage, machine_noise
 from mlxcache.dashboard.repository import Repository
+from mlxcache.dashboard.retired import retired_series
 from mlxcache.dashboard.series_store import SeriesStore
 from mlxcache.dashboard.site import build_site
 from mlxcache.dashboard.sparkline import sparkline
@@ -207,6 +208,27 @@ def test_answer_counts_benchmarks_by_what_happened_to_them() -> None:
     said = answer(df, SeriesStore(df), group_changes(pd.DataFrame(rows)))
     assert said.sentence == "2 benchmarks are slower and 1 is larger than before."
     assert "No rerun has confirmed any" in said.detail
+
+
+def test_what_is_no_longer_measured_does_not_count_as_slower(tmp_path: Path) -> None:
+    """A regression in an environment that another took over is listed apart, and the answer is about now."""
+    write_benchmarks(tmp_path / "results", ["a.time_x"])
+    for number in range(40):
+        old = number < 25
+        value = (1.5 if 12 <= number < 25 else 1.0) * (1 + 0.001 * (number % 3))
+        write_file(tmp_path / "results", number, {"a.time_x": value}, env="old" if old else "new")
+    df, changes = judged(tmp_path / "results")
+    store = SeriesStore(df)
+    retired = retired_series(store, df.attrs["commits"])
+    assert {key.env for key in store.keys if key.number in retired} == {"old"}
+    events = group_changes(changes, retired)
+    assert standing(events) == []
+    assert [event.after for event in left_standing(events)] == [commit(12)]
+    said = answer(df, store, events)
+    assert (said.mood, said.sentence) == ("fine", "Nothing that is still measured is slower.")
+    assert "1 regression stood" in said.detail
+    build_site(df, changes, tmp_path / "site")
+    assert "Slower when last measured" in (tmp_path / "site" / "index.html").read_text()
 
 
 def test_noise_is_that_of_the_machine(table: Any) -> None:

@@ -43,7 +43,7 @@
     series.place = [several.machine ? series.machine : "", several.env ? Chart.shorten(shortEnv.get(series.env), 60) : ""].filter(Boolean).join(" · ");
     series.text = `${series.label} ${series.machine} ${series.env}`.toLowerCase();
   }
-  const newestFirst = [...index.series].sort((a, b) => (b.change ? b.change[0] : -1) - (a.change ? a.change[0] : -1));
+  const newestFirst = [...index.series].sort((a, b) => b.changed - a.changed);
 
   // ---- packages of which several releases were measured
   const packages = new Map();

@@ -68,9 +68,9 @@ const Data = (() => {
       const index = loaded.get("index");
       const series = [];
       for (const [name, unit, higher, params, files, rows, change] of index.benchmarks) {
-        for (const [id, machine, env, values, n, file] of rows) {
+        for (const [id, machine, env, values, n, file, changed] of rows) {
           series.push({
-            id, benchmark: name, unit, higher: Boolean(higher), paramNames: params, params: values, n, change,
+            id, benchmark: name, unit, higher: Boolean(higher), paramNames: params, params: values, n, change, changed,
             machine: index.machines[machine], env: index.envs[env][0], packages: index.envs[env][1], file: files[file],
           });
         }
