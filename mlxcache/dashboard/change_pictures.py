@@ -15,7 +15,7 @@ from mlxcache.dashboard.output import Output
 from mlxcache.dashboard.pictures import Picture, picture_key, write_picture
 from mlxcache.dashboard.plain_text import short
 from mlxcache.dashboard.series_store import SeriesStore
-from mlxcache.dashboard.units import format_value
+from mlxcache.dashboard.units import format_change, format_value
 
 # Values on either side of a change; more of them are a smear at this width, and megabytes.
 _AROUND: Final = 200
@@ -29,24 +29,25 @@ class ChangePictures:
         self._store = store
         self._left = limit
         self._df = df
-        self._controls = {
-            (store.keys[p].machine, store.keys[p].env, store.keys[p].benchmark): p for p in range(len(store))
-        }
+        self._controls = {(key.machine, key.env, key.benchmark): p for p, key in enumerate(store.keys)}
+        self._names = {commit.index: commit.name for commit in df.attrs.get("commits", {}).values()}
 
     def get(self, row: Mapping[str, Any], stem: str) -> Picture | None:
         """The figure of one change, from the last build or drawn now; None where the limit is reached."""
-        unit = str(row["unit"])
-        levels = [format_value(float(row[name]), unit) for name in ("value_before", "value_after")]
-        words = f"{levels[0]} before and {levels[1]} from {row['after'][:8]} on"
+        first, last = self._span(row)
+        shown = self._within(row, first, last)
+        texts = _texts(row)
+        words = f"{texts[0]} before and {texts[1]} from {row['after'][:8]} on"
         picture = Picture(stem, f"{short(str(row['benchmark']), 80)} over commits: {words}")
-        key = self._key(row)
+        key = self._key(shown, texts, first, last)
         if self._out.keep_all(picture.paths, key):
             return picture
         if self._left is not None:
             if self._left <= 0:
                 return None
             self._left -= 1
-        table, shown = self._window(row)
+        table = self._store.rows(self._df, self._positions(row))
+        table = table.loc[table["commit_index"].between(first, last).to_numpy()]
 
         def draw(theme: Theme) -> Figure:
             return change_figure(table, shown, theme=theme)
@@ -54,40 +55,48 @@ class ChangePictures:
         write_picture(self._out, picture, key, draw)
         return picture
 
-    def _window(self, row: Mapping[str, Any]) -> tuple[pd.DataFrame, dict[str, Any]]:
-        """The table and the change as the figure has them: a long history is cut to what surrounds the change."""
-        table, shown = self._rows(row), dict(row)
+    def _span(self, row: Mapping[str, Any]) -> tuple[int, int]:
+        """First and last commit of the figure: what surrounds the change.
+
+        Up to a tenth of the newest values is left out, so that one more does not draw every figure anew.
+        """
+        commits = self._store.series(self._store.position(int(row["series"]))).commits
+        middle = int(np.searchsorted(commits, row["after_index"]))
+        n_after = min(_AROUND, len(commits) - middle)
+        n_after -= n_after % max(1, n_after // 10)
+        return int(commits[max(0, middle - _AROUND)]), int(commits[middle + n_after - 1])
+
+    def _within(self, row: Mapping[str, Any], first: int, last: int) -> dict[str, Any]:
+        """The change with its levels cut to the figure's commits."""
         series = self._store.series(self._store.position(int(row["series"])))
-        middle = int(np.searchsorted(series.commits, row["after_index"]))
-        part = series.commits[max(0, middle - _AROUND) : middle + _AROUND]
-        inside = table["commit_index"].between(int(part[0]), int(part[-1]))
-        table = table.loc[inside.to_numpy()]
-        own = table.loc[(table["series"] == row["series"]).to_numpy()]
-        names = dict(zip(own["commit"].astype("str"), own["commit_index"].tolist(), strict=True))
+        own = series.commits[(series.commits >= first) & (series.commits <= last)]
+        names = [self._names[index] for index in own.tolist()]
+        shown = dict(row)
         if row["segment_start"] not in names:
-            shown["segment_start"] = min(names, key=lambda name: names[name])
+            shown["segment_start"] = names[0]
         if row["segment_end"] not in names:
-            shown["segment_end"] = max(names, key=lambda name: names[name])
-        return table, shown
+            shown["segment_end"] = names[-1]
+        return shown
 
-    def _rows(self, row: Mapping[str, Any]) -> pd.DataFrame:
-        """The part of the table that the figure is about: one mask over ten million rows instead of ten."""
-        wanted = [row["series"]]
-        control = self._control(row)
-        if control is not None:
-            wanted.append(self._store.keys[control].number)
-        return self._df.loc[np.isin(self._df["series"].to_numpy(), wanted)]
+    def _positions(self, row: Mapping[str, Any]) -> list[int]:
+        positions = [self._store.position(int(row["series"]))]
+        control = self._controls.get((row["machine"], row["env"], row["control"])) if row["control"] else None
+        return positions if control is None else [*positions, control]
 
-    def _control(self, row: Mapping[str, Any]) -> int | None:
-        return self._controls.get((row["machine"], row["env"], row["control"])) if row["control"] else None
-
-    def _key(self, row: Mapping[str, Any]) -> str:
-        positions = [self._store.position(int(row["series"])), self._control(row)]
-        parts = [repr(sorted((str(k), v) for k, v in row.items() if k != "series")).encode("utf-8", "replace")]
-        for position in positions:
-            if position is None:
-                continue
+    def _key(self, shown: Mapping[str, Any], texts: list[str], first: int, last: int) -> str:
+        names = ("before", "after", "direction", "state", "confirmed", "control", "segment_start", "segment_end")
+        parts = [repr([texts, [str(shown[name]) for name in names]]).encode("utf-8", "replace")]
+        for position in self._positions(shown):
             series = self._store.series(position)
+            inside = (series.commits >= first) & (series.commits <= last)
             arrays = (series.commits, series.values, series.low, series.high)
-            parts += [array.tobytes() for array in arrays]
+            parts += [array[inside].tobytes() for array in arrays]
         return picture_key(*parts)
+
+
+def _texts(row: Mapping[str, Any]) -> list[str]:
+    """The numbers of a change as the figure shows them; further digits are not worth a new one."""
+    unit = str(row["unit"])
+    values = [format_value(float(row[name]), unit) for name in ("value_before", "value_after")]
+    changes = [format_change(float(row[name])) for name in ("magnitude", "magnitude_low", "magnitude_high")]
+    return [*values, *changes, f"{float(row['confidence']):.2f}"]

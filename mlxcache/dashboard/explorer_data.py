@@ -167,7 +167,8 @@ class _Packed:
             one = store.series(position)
             commits, first = one.commits, np.searchsorted(commits, one.commits)
             values, low, high = one.values.astype("<f4"), low[first], high[first]
-        bits = np.zeros(store.n_commits, np.bool_)
+        # Up to its own newest commit, so that a commit more leaves a series as it is that has no value of it.
+        bits = np.zeros(int(commits[-1]) + 1, np.bool_)
         bits[commits] = True
         found = {"c": _text(np.packbits(bits)), "v": _text(values)}
         if not bool(np.isnan(low).all()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -94,7 +95,13 @@ class SeriesStore:
     def newest_rows(self, df: pd.DataFrame, most: int) -> pd.DataFrame:
         """The rows of the table that hold each series' newest values, `most` of each at most."""
         firsts = np.maximum(self.starts, self.stops - most)
-        parts = [self._rows[first:stop] for first, stop in zip(firsts, self.stops, strict=True)]
+        return self._take(df, [self._rows[a:b] for a, b in zip(firsts, self.stops, strict=True)])
+
+    def rows(self, df: pd.DataFrame, positions: Sequence[int]) -> pd.DataFrame:
+        """The rows of the table that hold these series."""
+        return self._take(df, [self._rows[self.starts[p] : self.stops[p]] for p in positions])
+
+    def _take(self, df: pd.DataFrame, parts: list[Indices]) -> pd.DataFrame:
         table = df.take(np.sort(np.concatenate(parts)) if parts else np.zeros(0, np.int64))
         table.attrs = df.attrs
         return table

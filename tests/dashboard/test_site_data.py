@@ -194,10 +194,19 @@ def test_long_histories_are_cut_around_the_change(tmp_path: Path) -> None:
     store = SeriesStore(df)
     pictures = ChangePictures(Output(tmp_path / "site"), df, store, None)
     (event,) = group_changes(changes)
-    rows, shown = pictures._window(event.lead)
-    assert 300 <= len(rows) <= 401
-    assert {shown["segment_start"], shown["segment_end"]} <= set(rows["commit"].astype("str"))
+    assert pictures._span(event.lead) == (250, 649)
     assert pictures.get(event.lead, event.address) is not None
+
+
+def test_one_more_commit_draws_no_figure_anew(tmp_path: Path) -> None:
+    """A figure is drawn again when a tenth more values are there, not for each."""
+    results, site = write_story(tmp_path / "results", commits=61), tmp_path / "site"
+    build_site(*judged(results), site, figures=None)
+    stamps = {path: path.stat().st_mtime_ns for path in (site / "changes").glob("step*.png")}
+    assert len(stamps) == 1
+    write_file(results, 61, {"step.time_work": [1.3e-3, 2.6e-2]}, params={"step.time_work": [["10", "1000"]]})
+    build_site(*judged(results), site, figures=None)
+    assert {path: path.stat().st_mtime_ns for path in stamps} == stamps
 
 
 def test_answer_counts_benchmarks_by_what_happened_to_them() -> None:
