@@ -19,11 +19,11 @@ from mlxcache.history.noise import FloatArray
 
 KEY_COLUMNS: Final = ("machine", "env", "benchmark", "params", "version", "unit")
 _NEEDED: Final = frozenset({*KEY_COLUMNS, "commit", "value", "status"})
-_USED: Final = (*KEY_COLUMNS, "commit", "commit_index", "commit_date", "value", "samples", "series")
+_USED: Final = (*KEY_COLUMNS, "commit", "commit_index", "value", "samples", "series")
 
 _ENOUGH_FOR_MEDIAN: Final = 5
 
-Indices = npt.NDArray[np.int64]
+Indices = npt.NDArray[np.int32 | np.int64]
 ControlTest = Callable[[str], bool]
 
 
@@ -63,6 +63,8 @@ def measured(df: pd.DataFrame) -> pd.DataFrame:
     value = df["value"].to_numpy(np.float64)
     # Only the columns that are used: the table may have ten million rows.
     columns = [name for name in _USED if name in df.columns]
+    if "commit_index" not in columns:
+        columns.append("commit_date")
     usable = np.flatnonzero((df["status"] == "ok").to_numpy() & np.isfinite(value))
     table = df[columns].take(usable)
     if "series" not in table.columns:
@@ -192,7 +194,7 @@ def median_controls(table: pd.DataFrame, keys: Mapping[int, Key]) -> Controls:
 def as_tasks(table: pd.DataFrame, keys: Mapping[int, Key], controls: Controls) -> list[Task]:
     """Every series of the table, in the order of their numbers."""
     series = table["series"].to_numpy()
-    commits = table["commit_index"].to_numpy(np.int64)
+    commits = table["commit_index"].to_numpy()
     values = table["value"].to_numpy(np.float64)
     if not len(series):
         return []
