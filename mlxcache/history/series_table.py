@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -19,7 +19,7 @@ from mlxcache.history.noise import FloatArray
 
 KEY_COLUMNS: Final = ("machine", "env", "benchmark", "params", "version", "unit")
 _NEEDED: Final = frozenset({*KEY_COLUMNS, "commit", "value", "status"})
-_USED: Final = (*KEY_COLUMNS, "commit", "commit_index", "value", "samples", "series")
+_USED: Final = (*KEY_COLUMNS, "commit", "commit_index", "value", "series")
 
 _ENOUGH_FOR_MEDIAN: Final = 5
 
@@ -52,21 +52,23 @@ class Task:
     controls: tuple[Control, ...]
 
 
-def measured(df: pd.DataFrame) -> pd.DataFrame:
+def measured(df: pd.DataFrame, also: Collection[str] = ()) -> pd.DataFrame:
     """The rows that hold a number; series numbers and commit order are filled in where the frame has none.
 
-    Raises ValueError naming the columns that are missing.
+    Of the columns those that a series needs, and of `also` those that are there. Raises ValueError naming the
+    columns that are missing.
     """
     missing = sorted(_NEEDED - set(df.columns))
     if missing:
         raise ValueError(f"the table lacks {', '.join(missing)}; expected what mlxcache.history.load returns")
     value = df["value"].to_numpy(np.float64)
     # Only the columns that are used: the table may have ten million rows.
-    columns = [name for name in _USED if name in df.columns]
+    columns = [name for name in (*_USED, *also) if name in df.columns]
     if "commit_index" not in columns:
         columns.append("commit_date")
-    usable = np.flatnonzero((df["status"] == "ok").to_numpy() & np.isfinite(value))
-    table = df[columns].take(usable)
+    usable = (df["status"] == "ok").to_numpy() & np.isfinite(value)
+    # Column by column, because a frame's own selection makes an index as large as two columns.
+    table = pd.DataFrame({name: df[name].array[usable] for name in columns}, copy=False)
     if "series" not in table.columns:
         table = table.assign(series=table.groupby(list(KEY_COLUMNS), observed=True, sort=True).ngroup())
     if "commit_index" not in table.columns:
