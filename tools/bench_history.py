@@ -114,7 +114,8 @@ def one(root: Path, cache: Path | None) -> None:
     print(
         f"{done - imported:6.2f} s = {loaded - imported:.2f} load + {done - loaded:.2f} detect"
         f" (and {imported - started:.2f} imports; {time.process_time():.2f} s of CPU in all), peak {peak:.2f} GiB,"
-        f" {len(df):,} rows, {df.series.nunique():,} series, {len(changes):,} changes, {df.attrs['problems'].summary()}"
+        f" {len(df):,} rows, {df.series.nunique():,} series, {len(changes):,} changes,"
+        f" {df.attrs['problems'].summary()}"
     )
 
 

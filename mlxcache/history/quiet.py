@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import MutableMapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
@@ -55,15 +55,16 @@ class Certificate(NamedTuple):
 Certificates = MutableMapping[bytes, Certificate]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Piece:
     series: int
     start: int
-    scaled: FloatArray  # clipped values in sigmas
+    padded: FloatArray  # its values and REACH more on both sides
     penalty: float
     sigma: float
-    clipped: int
     key: bytes  # b"" where the series' end is too near for a certificate
+    scaled: FloatArray = field(default_factory=lambda: np.empty(0))  # clipped values in sigmas
+    clipped: int = 0
 
 
 def loud(
@@ -80,6 +81,8 @@ def loud(
         if len(x) >= 2 * detector.min_size:
             for piece in _open_pieces(index, x, detector, certificates):
                 (settled if piece.key else last).append(piece)
+    _clip(settled, detector.clip)
+    _clip(last, detector.clip)
     unsure = _not_quiet(settled, detector.min_size, _SPARE)
     last += unsure
     for piece in set(settled).difference(unsure):
@@ -116,13 +119,26 @@ def _open_pieces(index: int, x: FloatArray, detector: PeltDetector, certificates
             if known is not None and known.covers(penalty * sigma**2, sigma, detector.clip):
                 certificates[key] = known  # in use
                 continue
-        middle = middle_of_seven(_padded(x, start, stop))
-        distance = x[start:stop] - middle
-        bound = detector.clip * sigma
-        near_bound = int(np.count_nonzero(np.abs(distance) > _SHRINK * bound)) if key else 0
-        clipped = np.clip(x[start:stop], middle - bound, middle + bound)
-        pieces.append(_Piece(index, start, clipped / sigma, penalty, sigma, near_bound, key))
+        pieces.append(_Piece(index, start, _padded(x, start, stop), penalty, sigma, key))
     return pieces
+
+
+def _clip(pieces: Sequence[_Piece], limit: float) -> None:
+    """Give each piece its clipped values, as `noise.clip_outliers` has them, and the number near the bounds."""
+    if not pieces:
+        return
+    # End to end; what lies across two pieces is of no use to either, and is skipped.
+    values = np.concatenate([piece.padded for piece in pieces])
+    lengths = np.array([len(piece.padded) for piece in pieces])
+    sigma = np.repeat([piece.sigma for piece in pieces], lengths)[REACH:-REACH]
+    middle = middle_of_seven(values)
+    distance = (values[REACH:-REACH] - middle) / sigma
+    scaled = middle / sigma + np.clip(distance, -limit, limit)
+    near = np.concatenate([[0], np.cumsum(np.abs(distance) > _SHRINK * limit)])
+    ends = np.cumsum(lengths)
+    for piece, start, stop in zip(pieces, (ends - lengths).tolist(), (ends - 2 * REACH).tolist(), strict=True):
+        piece.scaled = scaled[start:stop]
+        piece.clipped = int(near[stop] - near[start])
 
 
 def _padded(x: FloatArray, start: int, stop: int) -> FloatArray:
