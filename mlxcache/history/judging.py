@@ -6,6 +6,7 @@ import multiprocessing
 import os
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from typing import Final
 
@@ -117,5 +118,12 @@ def judge_all(
     with ProcessPoolExecutor(jobs, mp_context=context) as pool:
         answers = pool.map(_judge_chunk, chunks, [method] * len(chunks))
         label = f"finding changes, chunks of {_CHUNK} series"
-        for found in progress(answers, label, len(chunks), enabled=show_progress):
-            yield from found
+        done = 0
+        try:
+            for found in progress(answers, label, len(chunks), enabled=show_progress):
+                done += 1
+                yield from found
+        except BrokenProcessPool:
+            # A script from standard input, or one without a guard around its main part, cannot be imported anew.
+            for chunk in chunks[done:]:
+                yield from _judge_chunk(chunk, method)

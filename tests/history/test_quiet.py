@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -148,3 +150,24 @@ def test_stores_of_several_processes_at_once_leave_a_sound_file(tmp_path: Path) 
     assert len(found) % 500 == 0
     assert set(found.values()) == {Certificate(1.0, 2.0, 3)}
     assert [path.name for path in tmp_path.iterdir()] == ["quiet-pieces.bin"]
+
+
+def test_a_script_from_standard_input_may_use_several_processes() -> None:
+    """Its processes cannot start; this one does their work, and the outcome is the same."""
+    script = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from frames import history_frame, levels\n"
+        "from mlxcache.history import change_points\n"
+        "df = history_frame(levels((40, 1.0), (30, 1.1)))\n"
+        "print(change_points(df, jobs=2)['after_index'].tolist())\n"
+    )
+    here = Path(__file__).parent
+    done = subprocess.run(
+        [sys.executable, "-", str(here)],
+        input=script,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=here.parents[1],
+    )
+    assert done.stdout == "[40]\n", done.stderr
