@@ -120,7 +120,9 @@ def _cells(row: Mapping[Any, Any], remarks: Sequence[str], envs: bool, *, markdo
         name += f" [{remarks.index(row['note']) + 1}]"
     state = row["state"]
     if state == "recovered":
-        state += f" at {row['recovered_at'][:8]}"
+        # An improvement that is gone has not recovered.
+        word = "recovered" if row["direction"] == "regression" else "lost"
+        state = f"{word} at {row['recovered_at'][:8]}"
     return [
         name,
         f"{arrow} {format_change(row['magnitude'])}",
