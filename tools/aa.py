@@ -4,8 +4,8 @@
     python tools/aa.py --pairs 20 --busy 2 --out docs/aa/busy.json    # with two processes that burn a core each
 
 Each measurement is a run of `mlxcache bench` of its own: new processes, its own control. Each is compared with the
-one before it. Reported per pair: the median over the decode and prefill series of how far the two differ, for the series over
-their control and, to show what that is worth, for plain seconds of the same steps.
+one before it. Reported per pair: the median over the decode and prefill series of how far the two differ, for the
+series over their control and, to show what that is worth, for plain seconds of the same steps.
 """
 
 from __future__ import annotations
