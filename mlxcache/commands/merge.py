@@ -37,6 +37,6 @@ def run(args: argparse.Namespace) -> int:
         print(f"conflict: {conflict}", file=sys.stderr)
     print(
         f"{args.into}: {report.added} files added, {report.joined} joined, {report.unchanged} already there, "
-        f"{len(report.conflicts)} conflicts"
+        f"{report.records} records added, {len(report.conflicts)} conflicts"
     )
     return 1 if report.conflicts else 0
