@@ -37,7 +37,7 @@ from mlxcache.dashboard.tables import Cell, Table, number
 from mlxcache.dashboard.units import format_value
 
 _MOST_PLACES: Final = 8  # machines and environments on a page
-_MOST_CURVES: Final = 9  # figures of one commit
+_MOST_CURVES: Final = 6  # figures of one commit
 _STEPS: Final = (0.02, 0.05, 0.12, 0.25, 0.5)  # where the colours of a heat map change, as |log ratio|
 
 
@@ -109,11 +109,13 @@ def write_suite_pages(pages: Pages, out: Output, sections: dict[str, Section]) -
         pages.page(f"{name}.html", section.template, **makers[name](section))
 
 
-def _draw(out: Output, name: str, alt: str, content: Any, draw: Callable[..., Figure]) -> Picture:
+def _draw(
+    out: Output, name: str, alt: str, content: Any, draw: Callable[..., Figure], *, own_colours: bool = False
+) -> Picture:
     picture = Picture(f"figures/{slug(name, 60)}-{digest(name)}", alt)
     key = picture_key(repr(content).encode("utf-8", "replace"))
     if not out.keep_all(picture.paths, key):
-        write_picture(out, picture, key, lambda theme: draw(theme=theme), own_colours=True)
+        write_picture(out, picture, key, lambda theme: draw(theme=theme), own_colours=own_colours)
     return picture
 
 
@@ -132,7 +134,9 @@ def _paths(pages: Pages, out: Output, section: Section) -> dict[str, Any]:
         for content in shown.parts:
             name = f"paths-{content.title}-{shown.machine}-{shown.env}"
             draw = partial(suite_figures.ratio_figure, content)
-            drawn = _draw(out, name, f"Heat map: {content.title}", content, draw) if shown.is_newest else None
+            drawn = None
+            if shown.is_newest:
+                drawn = _draw(out, name, f"Heat map: {content.title}", content, draw, own_colours=True)
             maps.append((content, drawn))
             rows += [
                 _ratio_row(shown, content, row, column, cell) for (row, column), cell in content.cells.items()

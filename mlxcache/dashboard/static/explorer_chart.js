@@ -71,7 +71,7 @@ const Chart = (() => {
           x: points.map((point) => point.x), y: points.map((point) => shown(Number.isFinite(point[pick]) ? point[pick] : point.value)),
           mode: "lines", line: { width: 0, color: colour }, hoverinfo: "skip", showlegend: false, ...more,
         });
-        traces.push(edge("low", {}), edge("high", { fill: "tonexty", fillcolor: `${colour}26` }));
+        traces.push(edge("low", {}), edge("high", { fill: "tonexty", fillcolor: `${colour}${entries.length > 2 ? "10" : "26"}` }));
       }
       traces.push({
         x: points.map((point) => point.x),
