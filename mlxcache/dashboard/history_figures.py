@@ -159,10 +159,11 @@ def noise_figure(df: pd.DataFrame, *, theme: Theme = "light") -> Figure:
 
 def paths_figure(df: pd.DataFrame, *, theme: Theme = "light") -> Figure:
     """int64 over int32, tokens by head size, at the commit that was measured last."""
-    for at in _newest(df, suite_data.benchmarks_with(df, "path")):
-        found = suite_data.path_maps(df, *at)
-        if found:
-            return suite_figures.ratio_figure(found[0], theme=theme)
+    places = _newest(df, suite_data.benchmarks_with(df, "path"))
+    found = [content for at in places for content in suite_data.path_maps(df, *at)]
+    found.sort(key=lambda content: content.title != suite_data.TOKENS_BY_HEAD_SIZE)
+    if found:
+        return suite_figures.ratio_figure(found[0], theme=theme)
     return _empty(palette(theme), "the two paths were not measured")
 
 
@@ -196,10 +197,11 @@ def scaling_figure(df: pd.DataFrame, parameter: str = "context", *, theme: Theme
 
 
 def _newest(df: pd.DataFrame, benchmarks: Sequence[str]) -> list[tuple[str, str, int]]:
-    """Machine, environment and newest commit of all that measured these, the most recent first."""
+    """Machine, environment and commit of all that measured these lately, the most recent first."""
     table = df.loc[df["benchmark"].isin(benchmarks).to_numpy() & (df["status"] == "ok").to_numpy()]
     seen = table[["machine", "env", "commit_index"]].drop_duplicates().astype({"machine": "str", "env": "str"})
-    places = [(machine, env, commits[0]) for (machine, env), commits in suite_data.newest_commits(seen).items()]
+    newest = suite_data.newest_commits(seen)
+    places = [(machine, env, commit) for (machine, env), commits in newest.items() for commit in commits]
     return sorted(places, key=lambda place: (-place[2], place[0], place[1]))
 
 

@@ -19,6 +19,7 @@ import numpy as np
 import pandas as pd
 
 PLACE: Final = ["machine", "env", "commit", "commit_index"]
+TOKENS_BY_HEAD_SIZE: Final = "Tokens by head size"
 KEEP_COMMITS: Final = 6  # of a machine and environment, the newest
 REFERENCE_CACHE: Final = "mlxcache"
 _REFERENCE_OPTION: Final = "host"
@@ -163,6 +164,8 @@ def path_maps(df: pd.DataFrame, machine: str, env: str, commit_index: int) -> li
         if "option" in names:
             continue
         part = _at(rows_of(df, benchmark), machine, env, commit_index)
+        if set(part["unit"]) == {"ratio"}:
+            continue  # a ratio of ratios answers nothing
         sides = {path: part[part["p:path"] == path] for path in ("int32", "int64")}
         columns = [f"p:{name}" for name in names]
         narrow = {tuple(row[c] for c in columns): row for row in _records(sides["int32"])}
@@ -180,7 +183,7 @@ def path_maps(df: pd.DataFrame, machine: str, env: str, commit_index: int) -> li
                     combined[values.get("tokens", "1"), values["head_dim"]] = ratio
         found += _maps_of(benchmark, names, cells)
     if len({row for row, _ in combined}) > 1:
-        found.insert(0, heat_map("Tokens by head size", "tokens", "head size", combined.items()))
+        found.insert(0, heat_map(TOKENS_BY_HEAD_SIZE, "tokens", "head size", combined.items()))
     return found
 
 

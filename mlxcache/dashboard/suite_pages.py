@@ -43,7 +43,7 @@ _STEPS: Final = (0.02, 0.05, 0.12, 0.25, 0.5)  # where the colours of a heat map
 
 @dataclass(frozen=True)
 class Shown:
-    """One machine, environment and commit of a page."""
+    """One machine, environment and commit of a page; `is_newest` says that no newer commit has these parts."""
 
     machine: str
     env: str
@@ -78,6 +78,11 @@ def suite_sections(df: pd.DataFrame) -> dict[str, Section]:
     return found
 
 
+def part_name(part: HeatMap | Race | Curve) -> str:
+    """What tells a part of a page from all others."""
+    return f"{part.benchmark}\0{part.parameter}\0{part.fixed}" if isinstance(part, Curve) else part.title
+
+
 def _collect(
     df: pd.DataFrame, benchmarks: Sequence[str], make: Callable[..., list[Any]], *, older: bool = False
 ) -> list[Shown]:
@@ -91,10 +96,17 @@ def _collect(
     names = {commit.index: commit.name for commit in df.attrs.get("commits", {}).values()}
     shown = []
     for (machine, env), commits in newest:
-        for commit in commits if older else commits[:1]:
-            parts = make(machine, env, commit)
-            if parts:
-                shown.append(Shown(machine, env, names[commit], commit == commits[0], parts))
+        seen_here: set[str] = set()
+        for commit in commits:
+            # A run of a part of the suite leaves the rest as new as it is.
+            parts = {part_name(part): part for part in make(machine, env, commit)}
+            fresh = [part for name, part in parts.items() if name not in seen_here]
+            stale = [part for name, part in parts.items() if name in seen_here]
+            seen_here |= parts.keys()
+            if fresh:
+                shown.append(Shown(machine, env, names[commit], True, fresh))
+            if stale and older:
+                shown.append(Shown(machine, env, names[commit], False, stale))
     return shown
 
 
@@ -158,7 +170,7 @@ def _peers(pages: Pages, out: Output, section: Section) -> dict[str, Any]:
     rows: list[list[Cell]] = []
     entries = []
     for shown in section.shown:
-        name = f"peers-{shown.machine}-{shown.env}"
+        name = f"peers-{shown.machine}-{shown.env}-{shown.parts[0].title}"
         alt = "Bars: the same work on each cache; the table below has the numbers"
         drawn = _draw(out, name, alt, shown.parts, partial(suite_figures.race_figure, shown.parts))
         entries.append((shown, drawn))
@@ -196,7 +208,7 @@ def _scaling(pages: Pages, out: Output, section: Section) -> dict[str, Any]:
         groups = sorted(by_parameter.items(), key=lambda item: (item[0][1] != "context", item[0]))
         drawn = []
         for (benchmark, parameter), group in groups[:_MOST_CURVES]:
-            name = f"scaling-{benchmark}-{parameter}-{shown.machine}-{shown.env}"
+            name = f"scaling-{benchmark}-{parameter}-{group[0].fixed}-{shown.machine}-{shown.env}"
             alt = f"{benchmark} against {parameter}; the table below has the slopes"
             drawn.append(_draw(out, name, alt, group, partial(suite_figures.curve_figure, group)))
         entries.append((shown, drawn))

@@ -32,6 +32,7 @@ from mlxcache.dashboard.series_store import SeriesStore
 from mlxcache.dashboard.site import build_site
 from mlxcache.dashboard.sparkline import sparkline
 from mlxcache.dashboard.suite_figures import curve_figure, race_figure, ratio_figure
+from mlxcache.dashboard.suite_pages import suite_sections
 
 
 @pytest.fixture(scope="module")
@@ -394,6 +395,17 @@ def test_pages_about_the_suite_appear_with_its_benchmarks_only(suite: pd.DataFra
         assert (tmp_path / "site" / "csv" / f"{name}.csv").is_file()
     build_site(*judged(write_story(tmp_path / "story", commits=8)), tmp_path / "other")
     assert not (tmp_path / "other" / "paths.html").exists()
+
+
+def test_a_run_of_a_part_of_the_suite_leaves_the_rest_on_its_page(tmp_path: Path) -> None:
+    """Each map is from the newest commit that has it, though a newer one measured something else."""
+    root = write_suite(tmp_path / "results")
+    params = {name: list(own.values()) for name, own in SUITE.items()}
+    write_file(root, 2, {"positions.Positions.time_read": [1e-6] * 8}, env="venv-mlx0.32.4", params=params)
+    section = suite_sections(judged(root)[0])["paths"]
+    titles = {(shown.commit, part.title) for shown in section.shown if shown.is_newest for part in shown.parts}
+    assert (commit(1), "Tokens by head size") in titles
+    assert (commit(2), "int32 positions") in titles
 
 
 def test_explorer_draws_by_release(suite: pd.DataFrame, tmp_path: Path, browser: Any) -> None:
