@@ -18,6 +18,7 @@ COMMANDS: dict[str, str] = {
     "machine": "name this machine by its hardware, and show the state it is in",
     "merge": "join shards of results, or whole trees, into one",
     "regressions": "list the changes in a history of asv results",
+    "verdict": "turn a comparison's JSON into the comment for a pull request",
 }
 
 

@@ -7,15 +7,14 @@ from typing import Any
 
 import pandas as pd
 
+from mlxcache.dashboard import markdown as md
 from mlxcache.dashboard.report import (
     Format,
     as_json,
     before_after,
-    code,
     cut,
     interval,
     label,
-    markdown_table,
     records,
     text_table,
 )
@@ -61,10 +60,10 @@ def render(changes: pd.DataFrame, how: Format, notices: Sequence[str] = ()) -> s
         cells = [_cells(row, markdown=markdown) for row in shown.to_dict("records")]
         name = f"**{title}** ({len(rows)})" if markdown else f"{title} ({len(rows)})"
         lines += ["", name, ""] if markdown else ["", name]
-        lines += markdown_table(_HEADER, cells) if markdown else text_table(_HEADER, cells)
+        lines += md.table(_HEADER, cells) if markdown else text_table(_HEADER, cells)
         lines += ["", rest] if rest else []
     if notices:
-        lines += ["", *((f"> {notice}" if markdown else f"note: {notice}") for notice in notices)]
+        lines += ["", *((f"> {md.plain(notice)}" if markdown else f"note: {notice}") for notice in notices)]
     return "\n".join(lines) + "\n"
 
 
@@ -101,17 +100,18 @@ def _cells(row: Mapping[Any, Any], *, markdown: bool) -> list[str]:
     commits = f"{row['before'][:8]}..{row['after'][:8]}"
     if row["range_commits"] > 1:
         commits += f" ({row['range_commits']} commits)"
-    name = code(label(row)) if markdown else label(row)
+    name = md.code(label(row)) if markdown else label(row)
+    note = md.plain(f"[{row['note']}]") if markdown else f"[{row['note']}]"
     state = row["state"]
     if state == "recovered":
         state += f" at {row['recovered_at'][:8]}"
     return [
-        name + (f" [{row['note']}]" if row["note"] else ""),
+        name + (f" {note}" if row["note"] else ""),
         f"{arrow} {format_change(row['magnitude'])}",
         interval(row["magnitude_low"], row["magnitude_high"]),
         before_after(row, "value_before", "value_after"),
         commits,
         state,
         f"{row['confidence']:.2f}",
-        str(row["machine"]),
+        md.code(str(row["machine"])) if markdown else str(row["machine"]),
     ]

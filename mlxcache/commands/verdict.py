@@ -1,0 +1,44 @@
+"""`mlxcache verdict FILE`: what `mlxcache compare --format json` found, as a comment for a pull request.
+
+A job that ran a stranger's code hands over the JSON; one that may write comments turns it into Markdown, so
+that nothing in it can be more than text.
+
+Exit status: that of the comparison (0 no regression, 1 regression, 3 inconclusive, 2 it could not be done).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from mlxcache.dashboard.comparison_report import Comparison, NotDone, ReportError, read_json
+from mlxcache.dashboard.report import FORMATS
+from mlxcache.dashboard.verdict import EXIT_STATUS, NOT_DONE, Figure, comment, render
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("file", type=Path, metavar="FILE", help="the output of `mlxcache compare --format json`")
+    parser.add_argument("--format", choices=FORMATS, default="markdown")
+    parser.add_argument(
+        "--figure", action="append", default=[], metavar="URL", help="a published figure to show (three at most)"
+    )
+    parser.add_argument("--details", default="", metavar="URL", help="where the full results are")
+    parser.add_argument("--key", default="", help="tells several comments on one pull request apart")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print it. A file that is no comparison is reported in the format asked for, as not measured."""
+    outcome: Comparison | NotDone
+    try:
+        outcome = read_json(args.file)
+    except ReportError as error:
+        print(f"mlxcache verdict: {error}", file=sys.stderr)
+        outcome = NotDone(str(error))
+    if args.format == "markdown":
+        figures = [Figure(url, f"history, figure {number}") for number, url in enumerate(args.figure, 1)]
+        sys.stdout.write(comment(outcome, figures=figures, details=args.details, key=args.key))
+    else:
+        sys.stdout.write(render(outcome, args.format))
+    return NOT_DONE if isinstance(outcome, NotDone) else EXIT_STATUS[outcome.verdict]
