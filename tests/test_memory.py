@@ -25,6 +25,7 @@ def _decode(cache: MLXSequenceCache, count: int) -> None:
     for _ in range(count):
         spec = cache.update_and_fetch(0, [cache.length], k, k)
         mx.eval(spec.keys, spec.values)
+        mx.synchronize()  # CUDA holds a finished step's arrays until its stream has caught up
         del spec  # a slice that lives on would make MLX copy the pool
 
 

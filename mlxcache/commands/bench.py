@@ -42,6 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rounds", type=int, help="rounds of every benchmark, interleaved (default: each its own)"
     )
+    parser.add_argument("--results", help="keep the results in this folder instead of the configured one")
     parser.add_argument("--no-pin", action="store_true", help="do not pin to one CPU")
     parser.epilog = "All other arguments are handed to `asv run`, for example a range of commits or --bench REGEX."
 
@@ -61,7 +62,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     except (ValueError, OSError) as error:
         print(f"mlxcache bench: {error}", file=sys.stderr)
         return 2
-    results = results_folder(config)
+    results = Path(args.results).resolve() if args.results else results_folder(config)
     settings = quiet_settings(machine, rest, None if args.no_pin else allowed_cpus())
     arguments = [*rest, *(word for setting in settings for word in setting.arguments)]
     if args.rounds is not None:
@@ -70,7 +71,12 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     if device == "default":
         # A paravirtual GPU is kept out by name, so that nobody can take its CPU's series for the GPU's.
         device = "cpu" if machine.gpu and machine.device == "cpu" else ""
-    changes = Changes(device, tuple(filter(None, (args.mlx or "").split(","))), args.cuda or "")
+    changes = Changes(
+        device,
+        tuple(filter(None, (args.mlx or "").split(","))),
+        args.cuda or "",
+        str(results) if args.results else "",
+    )
     before, known = this_state(), _written(results)
     status = _asv(config, ["run", *arguments], changes)
     after = this_state()

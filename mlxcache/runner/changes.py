@@ -18,12 +18,13 @@ class Changes:
     """Changes to the matrix.
 
     `device` is what the benchmarks get as MLXCACHE_DEVICE; `mlx` are releases of MLX, one environment each; `cuda`
-    is the major CUDA version of MLX's Linux GPU build.
+    is the major CUDA version of MLX's Linux GPU build; `results` is another results folder.
     """
 
     device: str = ""
     mlx: tuple[str, ...] = ()
     cuda: str = ""
+    results: str = ""
 
     def as_json(self) -> str:
         """For the environment of the process that runs asv."""
@@ -32,6 +33,8 @@ class Changes:
     def apply(self, config: Any) -> None:
         """Change a loaded asv configuration."""
         required = config.matrix.setdefault("req", {})
+        if self.results:
+            config.results_dir = self.results
         if self.device:
             config.matrix.setdefault("env_nobuild", {})[DEVICE_VARIABLE] = [self.device]
         if self.mlx:

@@ -1,0 +1,218 @@
+"""The suite itself: what asv finds, that it waits for the work, that peers do the same, that old commits skip."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import pytest
+
+import benchmarks
+from benchmarks import common, contenders, control, positions, ratios
+
+ROOT = Path(__file__).parent.parent
+MODULES = [importlib.import_module(f"benchmarks.{m.name}") for m in pkgutil.iter_modules(benchmarks.__path__)]
+BENCHMARK = re.compile(r"(time|timeraw|track|peakmem|mem)_")
+
+
+def _classes(module: Any) -> list[type]:
+    return [
+        value
+        for name, value in vars(module).items()
+        if inspect.isclass(value) and not name.startswith("_") and any(BENCHMARK.match(n) for n in dir(value))
+    ]
+
+
+CLASSES = [(module.__name__, cls) for module in MODULES for cls in _classes(module)]
+
+
+def _benchmarks(cls: type) -> list[str]:
+    return [name for name in dir(cls) if BENCHMARK.match(name)]
+
+
+def test_shared_modules_offer_asv_nothing() -> None:
+    """common and contenders hold no name that asv would take for a benchmark, and no topic imports one."""
+    for module in (common, contenders):
+        assert [name for name in vars(module) if BENCHMARK.match(name)] == []
+    assert [(name, cls.__name__) for name, cls in CLASSES if cls.__module__ != name] == []
+
+
+@pytest.mark.parametrize(("module", "cls"), CLASSES, ids=lambda x: x if isinstance(x, str) else x.__name__)
+def test_every_benchmark_has_a_version_and_names_for_its_parameters(module: str, cls: type) -> None:
+    """A version that a refactoring keeps, a name for each parameter, plain values, and a unit where it tracks."""
+    for name in _benchmarks(cls):
+        function = getattr(cls, name)
+        assert getattr(function, "version", getattr(cls, "version", None)), name
+        params = getattr(function, "params", getattr(cls, "params", []))
+        names = getattr(function, "param_names", getattr(cls, "param_names", ()))
+        lists = params if params and isinstance(params[0], (list, tuple)) else [params] if params else []
+        assert len(names) == len(lists), name
+        assert all(isinstance(value, (str, int, float)) for values in lists for value in values), name
+        if name.startswith("track_"):
+            assert getattr(function, "unit", getattr(cls, "unit", "")), name
+
+
+def test_stateful_benchmarks_are_sampled_one_step_at_a_time() -> None:
+    """number 1 and no warm-up of asv's own: a step changes the cache, and only setup goes back."""
+    for module, cls in CLASSES:
+        if any(name.startswith("time_") for name in _benchmarks(cls)):
+            assert (getattr(cls, "number", 0), getattr(cls, "warmup_time", -1)) == (1, 0), (
+                f"{module}.{cls.__name__}"
+            )
+
+
+class _Spy:
+    """mx with an eval that remembers what it was asked to evaluate, and counts synchronisations."""
+
+    def __init__(self) -> None:
+        self.evaluated: list[mx.array] = []
+        self.evals = self.waits = 0
+
+    def eval(self, *arrays: Any) -> None:
+        self.evals += 1
+        self.evaluated += list(_flat(arrays))
+        mx.eval(*arrays)
+
+    def synchronize(self) -> None:
+        self.waits += 1
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(mx, name)
+
+
+def _flat(tree: Any) -> Any:
+    if isinstance(tree, (list, tuple)):
+        for item in tree:
+            yield from _flat(item)
+    else:
+        yield tree
+
+
+@pytest.mark.parametrize("on_gpu", [False, True])
+def test_a_step_waits_for_all_its_work(monkeypatch: pytest.MonkeyPatch, on_gpu: bool) -> None:
+    """One evaluation takes in every layer's keys and values, whole, and on a GPU the device is waited for."""
+    step = common.Step("int32", context=16, layers=3, head_dim=8)
+    spy = _Spy()
+    monkeypatch.setattr(common, "mx", spy)
+    monkeypatch.setattr(common, "ON_GPU", on_gpu)
+    step()
+    assert spy.evals == 1
+    assert [array.shape for array in spy.evaluated] == [(1, common.HEADS, 17, 8)] * 6
+    assert spy.waits == int(on_gpu)
+
+
+@pytest.mark.parametrize("on_gpu", [False, True])
+def test_contenders_and_controls_wait_too(monkeypatch: pytest.MonkeyPatch, on_gpu: bool) -> None:
+    """The peers' steps and the bare control evaluate what they produce, once, and wait on a GPU."""
+    steps = [(contenders.Contender(name, 16, 1, 2, 8, None).step, 4) for name in contenders.FLAT]
+    steps.append((control._BareSteps(), 64))
+    for step, arrays in steps:
+        spy = _Spy()
+        with monkeypatch.context() as patch:
+            patch.setattr(common, "mx", spy)
+            patch.setattr(common, "ON_GPU", on_gpu)
+            step()
+        assert (spy.evals, len(spy.evaluated), spy.waits) == (1, arrays, int(on_gpu))
+
+
+@pytest.mark.parametrize("name", contenders.FLAT)
+def test_peers_do_the_same_work(name: str) -> None:
+    """Each contender returns what ours returns, cell by cell, again after a reset."""
+    made = contenders.Contender(name, 16, 2, 2, 8, None)
+    contenders.check_same_work(made)
+    contenders.check_same_work(made)
+
+
+@pytest.mark.parametrize("name", contenders.RING)
+def test_rings_hold_the_same_cells(name: str) -> None:
+    """Ours and mlx-lm's full ring hold the same newest cells, in whatever order."""
+    contenders.check_same_work(contenders.Contender(name, 9, 1, 2, 8, 4))
+
+
+def test_a_peer_that_does_less_is_refused() -> None:
+    """Storing nothing, or reading less, is found before anything is timed."""
+    idle = contenders.Contender("bare", 16, 1, 2, 8, None)
+    right = idle.update
+    idle.update = lambda layer, k, v: right(layer, mx.zeros_like(k), v)
+    with pytest.raises(RuntimeError, match="bare: array 0 holds other cells"):
+        contenders.check_same_work(idle)
+    short = contenders.Contender("bare", 16, 1, 2, 8, None)
+    full = short.update
+    short.update = lambda layer, k, v: tuple(x[:, :, 1:] for x in full(layer, k, v))  # type: ignore[assignment]
+    with pytest.raises(RuntimeError, match=r"bare: array 0 is \(1, 8, 16, 8\)"):
+        contenders.check_same_work(short)
+
+
+@pytest.mark.parametrize("option", list(positions.OPTIONS))
+@pytest.mark.parametrize("path", common.PATHS)
+def test_the_four_options_read_the_same_positions(option: str, path: str) -> None:
+    """Whatever the option, the first position read is the tensor's first."""
+    bench = positions.Positions()
+    bench.setup(option, path, 16)
+    read = bench.read(common.position_tensor(3, 4, path))
+    assert (read if isinstance(read, int) else next(iter(read))) == 3
+
+
+def test_a_machine_too_small_skips_with_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """asv shows the reason: what is needed and what is there."""
+    monkeypatch.setattr(common, "available_memory", lambda: 2 * 10**9)
+    with pytest.raises(NotImplementedError, match=r"needs about 4\.3 GB, 2\.0 available"):
+        common.need_memory(43 * 10**8)
+    monkeypatch.setattr(common, "available_memory", lambda: 10**12)
+    with pytest.raises(NotImplementedError, match=r"needs about 9\.0 GB.*limit 5\.0 GB"):
+        common.need_memory(9 * 10**9)
+
+
+def test_an_unknown_device_is_an_error_not_a_default() -> None:
+    """MLXCACHE_DEVICE takes default, cpu or gpu; anything else ends the import with what was got."""
+    done = subprocess.run(
+        [sys.executable, "-c", "import benchmarks.common"],
+        env={"MLXCACHE_DEVICE": "tpu", "PATH": ""},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert "MLXCACHE_DEVICE: got 'tpu'" in done.stderr
+
+
+def test_the_suite_imports_and_skips_on_a_commit_without_the_cache() -> None:
+    """Every module imports where mlxcache does not, and setup skips with the reason."""
+    script = """
+        import importlib, pkgutil, sys
+        sys.modules["mlxcache"] = None
+        import benchmarks
+        for m in pkgutil.iter_modules(benchmarks.__path__):
+            importlib.import_module("benchmarks." + m.name)
+        from benchmarks.decode import Decode
+        try:
+            Decode().setup("int32", 64, 128)
+        except NotImplementedError as reason:
+            print(reason)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", inspect.cleandoc(script)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.strip() == "this commit of mlxcache has no host_positions", done.stderr
+
+
+def test_interleaving_takes_turns() -> None:
+    """A B, B A, ...: each contender leads as often as the other."""
+    calls: list[str] = []
+
+    def call(name: str) -> float:
+        calls.append(name)
+        return 1.0
+
+    seconds = common.interleaved([lambda: call("a"), lambda: call("b")], 4)
+    assert "".join(calls) == "abbaabba"
+    assert seconds == [[1.0] * 4] * 2
+    assert ratios.ratio(lambda: 3.0, lambda: 2.0, 4) == 1.5
