@@ -18,13 +18,14 @@ from pathlib import Path
 
 from mlxcache.history.full_history import require_full_history
 from mlxcache.runner.asv_machine import register
-from mlxcache.runner.asv_main import CHANGES_VARIABLE, SAID_VARIABLE
+from mlxcache.runner.asv_main import CHANGES_VARIABLE, SAID_VARIABLE, SHARD_VARIABLE
 from mlxcache.runner.changes import Changes
 from mlxcache.runner.facts import this_machine, this_state
 from mlxcache.runner.outcome import Outcome, judge_run, nothing_written
 from mlxcache.runner.project import Project
 from mlxcache.runner.record import append_record, run_record
 from mlxcache.runner.settings import allowed_cpus, quiet_settings
+from mlxcache.runner.shards import Shard, Took, known_durations
 from mlxcache.runner.summary import summarise
 
 PASSES_ARGUMENTS = True
@@ -52,6 +53,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--results", help="keep the results in this folder instead of the configured one")
     parser.add_argument("--no-pin", action="store_true", help="do not pin to one CPU")
+    parser.add_argument(
+        "--shard", metavar="I/N", help="only part I of N of the suite, split by how long benchmarks took before"
+    )
     parser.add_argument("--shallow", action="store_true", help="measure in a shallow clone all the same")
     parser.epilog = "All other arguments are handed to `asv run`, for example a range of commits or --bench REGEX."
 
@@ -59,6 +63,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, rest: list[str]) -> int:
     """Measure, record the machine's state, print the summary; 2 if nothing was measured or a benchmark failed."""
     try:
+        shard = Shard.parse(args.shard) if args.shard else None
         project = Project.load(args.config, args.results)
         if not args.shallow:
             require_full_history(project.repo)
@@ -82,14 +87,15 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
         args.cuda or "",
         str(results) if args.results else "",
     )
+    durations = known_durations(results, machine.key) if shard else []
     before, known, since = this_state(), _written(results), time.time() * 1000
-    status, said = _asv(project.config, ["run", *arguments], changes)
+    status, said = _asv(project.config, ["run", *arguments], changes, shard, durations)
     after = this_state()
     files = sorted(path for path, stamp in _written(results).items() if known.get(path) != stamp)
     if not files:
         if status == 0 and {"--dry-run", "-n"} & set(rest):
             return 0
-        return _told(nothing_written(said), status)
+        return _told(nothing_written(said, shard), status)
     relative = [str(path.relative_to(results)) for path in files]
     append_record(results / machine.key, run_record(machine, before, after, arguments, status, relative))
     print(summarise(results, files, machine, (before, after)))
@@ -116,11 +122,19 @@ def _written(results: Path) -> dict[Path, tuple[int, int]]:
     return {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in paths}
 
 
-def _asv(config: Path, arguments: list[str], changes: Changes) -> tuple[int, list[str]]:
+def _asv(
+    config: Path, arguments: list[str], changes: Changes, shard: Shard | None, durations: list[Took]
+) -> tuple[int, list[str]]:
     """Run asv; its exit status and its warnings and errors."""
     with tempfile.TemporaryDirectory() as folder:
         said = Path(folder) / "said"
         environment = {**os.environ, CHANGES_VARIABLE: changes.as_json(), SAID_VARIABLE: str(said)}
+        if shard is not None:
+            plan = Path(folder) / "shard.json"
+            took = [(each.benchmark, each.commit, each.seconds) for each in durations]
+            facts = {"shard": f"{shard.index}/{shard.count}", "durations": took}
+            plan.write_text(json.dumps(facts), encoding="utf-8")
+            environment[SHARD_VARIABLE] = str(plan)
         command = [sys.executable, "-m", "mlxcache.runner.asv_main", "--config", str(config), *arguments]
         # The child gets Ctrl-C from the terminal too: it saves and ends, and we still report what there is.
         with subprocess.Popen(command, env=environment) as process:

@@ -17,18 +17,23 @@ from pathlib import Path
 from typing import Any
 
 from mlxcache.runner.changes import Changes
+from mlxcache.runner.shards import Shard, Took, restrict_discovery
 
 # How `mlxcache bench` tells this process what to change in the configuration; see `runner.changes`.
 CHANGES_VARIABLE = "MLXCACHE_ASV_CHANGES"
 # The file to which this process adds asv's warnings and errors, one JSON text a line.
 SAID_VARIABLE = "MLXCACHE_ASV_SAID"
+# The file with which part of the suite to run: {"shard": "2/4", "durations": [[benchmark, commit, seconds], ...]}
+SHARD_VARIABLE = "MLXCACHE_ASV_SHARD"
 
 
 def main() -> None:
     """Run asv's own command line with the changes above; exits as asv does."""
+    import asv.benchmarks
     import asv.commands
     import asv.commands.run
     import asv.config
+    import asv.console
     import asv.main
     import asv.results
     import asv.util
@@ -38,6 +43,13 @@ def main() -> None:
     said = os.environ.pop(SAID_VARIABLE, "")
     if said:
         logging.getLogger().addHandler(Said(Path(said)))
+    plan = os.environ.pop(SHARD_VARIABLE, "")
+    if plan:
+        wanted = json.loads(Path(plan).read_text(encoding="utf-8"))
+        durations = [Took(*took) for took in wanted["durations"]]
+        restrict_discovery(
+            asv.benchmarks.Benchmarks, Shard.parse(wanted["shard"]), durations, asv.console.log.info
+        )
     load = asv.config.Config.load.__func__
 
     def load_changed(cls: type, path: str | None = None) -> Any:

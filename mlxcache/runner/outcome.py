@@ -16,6 +16,7 @@ import pandas as pd
 
 from mlxcache.history import load
 from mlxcache.history.control import is_control
+from mlxcache.runner.shards import Shard
 
 # What asv says when it gives up, and what to do about it.
 _ADVICE: Final = (
@@ -48,8 +49,15 @@ class Outcome:
     notes: tuple[str, ...] = ()
 
 
-def nothing_written(said: Sequence[str]) -> Outcome:
+def nothing_written(said: Sequence[str], shard: Shard | None = None) -> Outcome:
     """A run that left no result, from what asv said in its last words."""
+    if shard is not None and any("No benchmarks selected" in line for line in said):
+        return Outcome(
+            (
+                f"shard {shard.index}/{shard.count} has no benchmark: nothing matches --bench, or there are more "
+                "shards than benchmarks",
+            )
+        )
     for pattern, advice in _ADVICE:
         for line in said:
             if pattern.search(line):
