@@ -17,6 +17,7 @@ COMMANDS: dict[str, str] = {
     "compare": "judge one commit against another: regression, no regression or inconclusive",
     "coverage": "list which commits have results, and which need measuring",
     "doctor": "list what could not be used of a results tree, and why",
+    "export": "write results in the formats of other systems",
     "machine": "name this machine by its hardware, and show the state it is in",
     "merge": "join shards of results, or whole trees, into one",
     "regressions": "list the changes in a history of asv results",
