@@ -7,9 +7,9 @@ READY := $(VENV)/.ready
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 
-.PHONY: help bench test lint site wheel clean
+.PHONY: help bench test lint site wheel detector-table clean
 help: ## what can be made
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
 $(READY): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "mlxcache needs Python 3.11 or newer and found none on PATH;" \
@@ -33,6 +33,9 @@ lint: $(READY) ## ruff and mypy
 wheel: $(READY) ## build the wheel into dist/
 	rm -rf dist
 	$(BIN)/python -m build --wheel --outdir dist
+
+detector-table: $(READY) ## remake docs/detector.md and .json (six minutes)
+	PYTHONPATH=. $(BIN)/python tools/detector_table.py
 
 clean: ## remove what make made (results/ stays)
 	rm -rf $(VENV) .asv site dist

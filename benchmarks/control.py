@@ -20,7 +20,7 @@ class Control(Timed):
 
     def setup(self) -> None:
         self.source, self.target = once("copy", lambda: (np.ones(1 << 20), np.empty(1 << 20)))
-        self.steps = once("bare", _BareSteps)
+        self.steps = once("bare", BareSteps)
 
     def time_python(self) -> None:
         """A pure-Python loop of integers and a list."""
@@ -38,7 +38,7 @@ class Control(Timed):
         self.steps()
 
 
-class _BareSteps:
+class BareSteps:
     """The operations of a decode step at context 1024 with nothing around them."""
 
     def __init__(self) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .common import PATHS, Step, Timed, once
+from .common import PATHS, Step, Timed, once, ratio, timed
+from .control import BareSteps
 
 
 class Decode(Timed):
@@ -19,3 +20,20 @@ class Decode(Timed):
 
     def time_step(self, path: str, head_dim: int, context: int) -> None:
         self.step()
+
+
+class Relative:
+    """The same step over the control step of bare MLX, taken in turn in one process.
+
+    The series to judge a commit by on a machine that others use: what slows both leaves the ratio alone.
+    """
+
+    params = (PATHS, [64, 128], [128, 1024, 4096])
+    param_names = ("path", "head_dim", "context")
+    unit = "ratio"
+    timeout = Timed.timeout
+    version = "1"
+
+    def track_over_control(self, path: str, head_dim: int, context: int) -> float:
+        step = Step(path, context, head_dim=head_dim)
+        return ratio(timed(step, step.rewind), timed(BareSteps()))

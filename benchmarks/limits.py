@@ -5,7 +5,7 @@ from __future__ import annotations
 import mlx.core as mx
 import numpy as np
 
-from .common import LAYERS, ON_GPU, Step, Timed, interleaved, kv_bytes, quartile, synchronise, timed
+from .common import LAYERS, ON_GPU, Step, Timed, interleaved, kv_bytes, low, synchronise, timed
 
 
 def _copy_bytes_per_second() -> float:
@@ -52,7 +52,7 @@ class Limits:
         step = Step("int32", 1024, count)
         (seconds,) = interleaved([timed(step, step.rewind)], 200)
         must_move = 2 * kv_bytes(count, layers=LAYERS)
-        return must_move / _copy_bytes_per_second() / quartile(seconds)
+        return must_move / _copy_bytes_per_second() / low(seconds)
 
     track_fraction_of_limit.unit = "fraction of the limit"  # type: ignore[attr-defined]
     track_fraction_of_limit.params = ["decode", "draft", "chunk", "prompt"]  # type: ignore[attr-defined]

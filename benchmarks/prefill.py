@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .common import PATHS, Step, Timed, once
+from .common import PATHS, Step, Timed, once, ratio, timed
+from .control import BareSteps
 
 
 class Prefill(Timed):
@@ -19,3 +20,17 @@ class Prefill(Timed):
 
     def time_chunk(self, path: str, tokens: int, head_dim: int) -> None:
         self.step()
+
+
+class Relative:
+    """A chunk over the control step of bare MLX, taken in turn in one process."""
+
+    params = (PATHS, [16, 128])
+    param_names = ("path", "tokens")
+    unit = "ratio"
+    timeout = Timed.timeout
+    version = "1"
+
+    def track_over_control(self, path: str, tokens: int) -> float:
+        step = Step(path, 1024, tokens)
+        return ratio(timed(step, step.rewind), timed(BareSteps()), rounds=250)

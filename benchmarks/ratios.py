@@ -14,9 +14,9 @@ from .common import (
     PATHS,
     Step,
     interleaved,
+    low,
     ours,
     position_tensor,
-    quartile,
     random_tokens,
     ratio,
     require,
@@ -97,7 +97,7 @@ class Ring(Ratio):
         flat = _Lap(window, tokens, steps, ring=False)
         of = {"median": np.median, "p99": lambda x: np.percentile(x, 99), "mean": np.mean}[statistic]
         pairs = [(of(ring()), of(flat())) for _ in range(laps)]
-        return quartile([a for a, _ in pairs]) / quartile([b for _, b in pairs])
+        return low([a for a, _ in pairs]) / low([b for _, b in pairs])
 
 
 class _Lap:
@@ -127,4 +127,4 @@ class Layers(Ratio):
 
     def track_32_over_4_times_8(self) -> float:
         many, few = interleaved([_step("int32", 1024, layers=LAYERS), _step("int32", 1024, layers=8)], 400)
-        return quartile(many) / (4 * quartile(few))
+        return low(many) / (4 * low(few))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from .common import Step, interleaved, quartile, timed
+from .common import Step, interleaved, low, timed
 
 
 def _slope(sizes: list[int], steps: list[Step]) -> float:
-    """Seconds per unit of size, by least squares over the lower quartiles of interleaved samples."""
+    """Seconds per unit of size, by least squares over the low quantiles of interleaved samples."""
     seconds = interleaved([timed(step, step.rewind) for step in steps], 300)
-    return float(np.polyfit(sizes, [quartile(s) for s in seconds], 1)[0])
+    return float(np.polyfit(sizes, [low(s) for s in seconds], 1)[0])
 
 
 class Scaling:

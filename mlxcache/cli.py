@@ -20,6 +20,7 @@ COMMANDS: dict[str, str] = {
     "export": "write results in the formats of other systems",
     "machine": "name this machine by its hardware, and show the state it is in",
     "merge": "join shards of results, or whole trees, into one",
+    "peers": "print our cache beside mlx-lm's, bare MLX and the machine's limit",
     "regressions": "list the changes in a history of asv results",
     "verdict": "turn a comparison's JSON into the comment for a pull request",
 }

@@ -112,7 +112,7 @@ def test_a_step_waits_for_all_its_work(monkeypatch: pytest.MonkeyPatch, on_gpu: 
 def test_contenders_and_controls_wait_too(monkeypatch: pytest.MonkeyPatch, on_gpu: bool) -> None:
     """The peers' steps and the bare control evaluate what they produce, once, and wait on a GPU."""
     steps = [(contenders.Contender(name, 16, 1, 2, 8, None).step, 4) for name in contenders.FLAT]
-    steps.append((control._BareSteps(), 64))
+    steps.append((control.BareSteps(), 64))
     for step, arrays in steps:
         spy = _Spy()
         with monkeypatch.context() as patch:

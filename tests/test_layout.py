@@ -139,6 +139,17 @@ def test_second_rewind_counts_from_the_highest_position_ever_written() -> None:
     assert layout.length == 37
 
 
+def test_writing_again_after_a_rewind_does_not_forget_the_highest_position() -> None:
+    """Length 40, back to 37, one token: 36 needs position 33, which position 39 overwrote."""
+    layout = SequenceLayout(config(4, max_write=3))
+    for position in [*range(40), 37]:
+        if position == 37 and layout.length == 40:
+            assert layout.rewind(37)
+        layout.commit(0, layout.plan(0, position, 1))
+    assert (layout.length, layout.written) == (38, 40)
+    assert not layout.rewind(36)
+
+
 def _can_rewind(layout: SequenceLayout, length: int) -> bool:
     kept = (layout.length, layout.written, list(layout.origins))
     possible = layout.rewind(length)

@@ -121,12 +121,13 @@ def test_many_lazy_steps_under_one_eval_do_not_pile_up_pools() -> None:
     assert np.array(spec.keys)[0, 0, 1:, 0].tolist() == list(range(64))
 
 
+@pytest.mark.parametrize("filled", [0, 9], ids=["fresh", "filled"])
 @pytest.mark.parametrize("window", [None, 4])
-def test_a_cache_can_be_used_from_another_thread(window: int | None) -> None:
-    """Made and filled here, decoded in a worker thread, decoded on here: MLX's streams are thread-local."""
+def test_a_cache_can_be_used_from_another_thread(window: int | None, filled: int) -> None:
+    """Made (and filled) here, decoded in a worker thread, decoded on here: MLX's streams are thread-local."""
     cfg = config(window, 4, None)
     cache, alone = MLXSequenceCache(cfg), MLXSequenceCache(cfg)
-    fill(cache, 9, chunk=3)
+    fill(cache, filled, chunk=3)
     failures: list[BaseException] = []
 
     def work() -> None:
@@ -139,7 +140,7 @@ def test_a_cache_can_be_used_from_another_thread(window: int | None) -> None:
     worker.start()
     worker.join()
     assert not failures
-    fill(alone, 9, chunk=3)
+    fill(alone, filled, chunk=3)
     fill(alone, 12, seed=1, chunk=2)
     for got, want in zip(fill(cache, 6, seed=2, chunk=2), fill(alone, 6, seed=2, chunk=2), strict=True):
         np.testing.assert_array_equal(np.array(got), np.array(want))

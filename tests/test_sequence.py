@@ -243,6 +243,21 @@ def test_a_refused_step_changes_nothing(layer, positions, k, v, error, message, 
     assert state(cache) == before
 
 
+@pytest.mark.parametrize("wrong", [[10, 12], [10, 10], (10, 12), np.array([10, 12]), memoryview(b"")])
+def test_a_later_layer_cannot_smuggle_in_other_positions(wrong) -> None:
+    """A step that starts and counts like the current one is still read entry by entry."""
+    if isinstance(wrong, memoryview):
+        wrong = host_positions(mx.array([10, 12], dtype=mx.int32))
+    cache = MLXSequenceCache(config(None, None))
+    fill(cache, 10)
+    k = tokens(np.random.default_rng(0), 2)
+    mx.eval(cache.update_and_fetch(0, host_positions(mx.array([10, 11])), k, k).keys)
+    before = state(cache)
+    with pytest.raises(ValueError, match=r"positions\[1\]: got 1\d, expected 11"):
+        cache.update_and_fetch(1, wrong, k, k)
+    assert state(cache) == before
+
+
 def test_past_the_capacity_is_refused_before_anything_changes() -> None:
     """The last cell can be used; one more token is a CapacityError with the numbers."""
     cache = MLXSequenceCache(config(None, capacity=12))

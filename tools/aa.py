@@ -4,7 +4,8 @@
     python tools/aa.py --pairs 20 --busy 2 --out docs/aa/busy.json    # with two processes that burn a core each
 
 Each of the two measurements of a pair is a run of `mlxcache bench` of its own: new processes, its own control.
-Reported per pair: the median over the decode and prefill series of how far the two differ.
+Reported per pair: the median over the decode and prefill series of how far the two differ, for the series over
+their control and, to show what that is worth, for plain seconds of the same steps.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -25,35 +25,38 @@ import pandas as pd
 from mlxcache.history import load
 from mlxcache.history.estimator import low_quantile
 
-# Contexts to 4096: filling 32768 tokens of context takes longer than measuring.
-SUITE = r"control\.|decode\.Decode\.time_step\(.*, (128|1024|4096)\)|prefill\.Prefill.*(16|128), "
-CONTROL = "control.Control.time_mlx"
-ESTIMATORS: dict[str, Callable[[np.ndarray], float]] = {
-    "low": low_quantile,
-    "median": lambda x: float(np.median(x)),
-}
+SUITE = r"(decode|prefill)\.Relative\.|decode\.Decode\.time_step\(.*(64|128), (128|1024)\)"
+RATIO = ".Relative.track_over_control"
 
 
 def main() -> int:
-    """Measure, print a table, write every ratio."""
+    """Measure, print a table, write every difference."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=20)
-    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--commit", default="HEAD", help="what to measure (default: %(default)s)")
     parser.add_argument("--busy", type=int, default=0, help="processes that burn a core each meanwhile")
     parser.add_argument("--out", type=Path, required=True, help="where to write the figures (JSON)")
     args = parser.parse_args()
+    resolve = ["git", "rev-parse", args.commit]
+    commit = subprocess.run(resolve, capture_output=True, text=True, check=True).stdout.strip()
+    _measure(commit)  # builds the environment, and is thrown away
     burners = [multiprocessing.Process(target=_burn, daemon=True) for _ in range(args.busy)]
     for burner in burners:
         burner.start()
+    loads, pairs = [], []
     try:
-        pairs = [_pair(args.rounds, number, args.pairs) for number in range(args.pairs)]
+        for number in range(args.pairs):
+            print(f"pair {number + 1} of {args.pairs}", file=sys.stderr)
+            pairs.append(_differences(_measure(commit), _measure(commit)))
+            loads.append(round(os.getloadavg()[0], 2))
     finally:
         for burner in burners:
             burner.terminate()
-    report = {"pairs": args.pairs, "rounds": args.rounds, "busy": args.busy, "load": os.getloadavg()[0]}
-    report["differences"] = {name: [round(pair[name], 5) for pair in pairs] for name in pairs[0]}
-    for name, values in report["differences"].items():
-        print(f"{name:28} median {np.median(values):6.2%}   worst {max(values):6.2%}   over {len(values)} pairs")
+    differences = {name: [round(pair[name], 5) for pair in pairs] for name in pairs[0]}
+    for name, values in differences.items():
+        print(f"{name:24} median {np.median(values):6.2%}   worst {max(values):6.2%}   over {len(values)} pairs")
+    print(f"{'load average':24} median {np.median(loads):6.2f}   worst {max(loads):6.2f}")
+    report = {"commit": commit, "busy": args.busy, "load": loads, "differences": differences}
     args.out.parent.mkdir(parents=True, exist_ok=True)
     beside = args.out.with_suffix(".tmp")
     beside.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
@@ -61,34 +64,25 @@ def main() -> int:
     return 0
 
 
-def _pair(rounds: int, number: int, of: int) -> dict[str, float]:
-    print(f"pair {number + 1} of {of}", file=sys.stderr)
-    a, b = (_measure(rounds) for _ in range(2))
-    found = {}
-    for name, estimate in ESTIMATORS.items():
-        first, second = a.map(estimate), b.map(estimate)
-        bare = _apart(first, second)
-        over = _apart(first / first[CONTROL], second / second[CONTROL])
-        found[f"{name}, seconds"], found[f"{name}, over the control"] = bare, over
-    return found
+def _differences(a: pd.Series, b: pd.Series) -> dict[str, float]:
+    apart = np.abs(np.log(a / b))
+    ratios = apart.index.str.contains(RATIO, regex=False)
+    return {"over the control": float(apart[ratios].median()), "seconds": float(apart[~ratios].median())}
 
 
-def _apart(a: pd.Series, b: pd.Series) -> float:
-    series = [name for name in a.index if not name.startswith("control.")]
-    return float(np.median(np.abs(np.log(a[series] / b[series]))))
-
-
-def _measure(rounds: int) -> pd.Series:
-    """All samples of one run, by series."""
+def _measure(commit: str) -> pd.Series:
+    """The estimate of every series in one run."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "mlxcache.cli", "bench", "HEAD^!", "--results", folder, "--bench", SUITE]
-        done = subprocess.run([*command, "--rounds", str(rounds)], capture_output=True, text=True, check=False)
+        command = [sys.executable, "-m", "mlxcache.cli", "bench", f"{commit}^!", "--results", folder]
+        done = subprocess.run([*command, "--bench", SUITE], capture_output=True, text=True, check=False)
         if done.returncode:
             raise SystemExit(f"mlxcache bench ended with status {done.returncode}:\n{done.stdout}\n{done.stderr}")
         table = load(folder, samples=True, cache=False, show_progress=False)
     table = table[table["status"] == "ok"]
-    names = table["benchmark"].astype(str) + table["params"].astype(str).map(lambda p: f"({p})" if p else "")
-    return pd.Series(list(table["samples"]), index=list(names))
+    names = [f"{name}({params})" for name, params in zip(table["benchmark"], table["params"], strict=True)]
+    rows = zip(table["value"], table["samples"], strict=True)
+    estimates = [low_quantile(s) if s is not None and len(s) > 1 else float(v) for v, s in rows]
+    return pd.Series(estimates, index=names)
 
 
 def _burn() -> None:

@@ -22,7 +22,7 @@ import numpy as np
 
 from mlxcache.history import labelled
 from mlxcache.history.atomic import write_atomically
-from mlxcache.history.control import divide
+from mlxcache.history.control import Control, divide_best
 from mlxcache.history.detectors import AsvDetector, PeltDetector, ThresholdDetector
 from mlxcache.history.labelled import STEP_SIZES, LabelledSeries, Split, Step
 from mlxcache.history.noise import FloatArray, short_term_sigma
@@ -96,7 +96,7 @@ def judged_values(series: LabelledSeries, use_control: bool) -> FloatArray:
     """Log values, divided by the control if there is one and it is wanted."""
     x, _ = log_values(series.values)
     if use_control and series.control is not None:
-        return divide(x, np.log(series.control)).x
+        return divide_best(x, [Control("control", np.log(series.control))])[0]
     return x
 
 

@@ -30,7 +30,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--branch", default="HEAD", help="whose history (default: %(default)s)")
     parser.add_argument("--bench", metavar="REGEX", help="only these benchmarks")
     parser.add_argument(
-        "--control", default="auto", metavar="REGEX", help="the control benchmark (default: by name)"
+        "--control",
+        default="auto",
+        metavar="REGEX",
+        help="the control benchmark (default: by name), or median: of all timings",
     )
     parser.add_argument("--format", choices=FORMATS, default="text")
     parser.add_argument("--plots", metavar="DIR", help="write one figure for each change")

@@ -111,6 +111,7 @@ def _control(df: pd.DataFrame, row: Mapping[str, Any]) -> pd.DataFrame:
     mask = (
         (df["benchmark"] == row["control"]) & (df["machine"] == row["machine"]) & (df["env"] == row["env"])
     ).to_numpy()
+    # "the median of 9 benchmarks" has no history of its own to draw
     found: pd.DataFrame = df.loc[mask & (df["status"] == "ok").to_numpy()]
     return found.sort_values("commit_index", kind="stable")
 

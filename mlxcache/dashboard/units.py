@@ -18,7 +18,7 @@ def format_value(value: float, unit: str) -> str:
     # 999.6 µs would be "1e+03 µs" in three digits.
     size = abs(float(f"{value:.3g}"))
     scale, name = next(((s, n) for s, n in scales if size >= s), scales[-1])
-    shown = value / scale
+    shown = float(f"{value / scale:.3g}")
     digits = max(0, 2 - math.floor(math.log10(abs(shown)))) if shown else 0
     return f"{shown:.{digits}f} {name}"
 

@@ -12,6 +12,9 @@ import pandas as pd
 from mlxcache.history.confirmations import Confirmation
 from mlxcache.history.documentation import documentation_only
 
+_ENOUGH_SERIES: Final = 5
+_MOST: Final = 0.6
+_TOGETHER: Final = 2  # commits
 # A range with nothing but documentation keeps this share of its odds.
 _DOCUMENTATION_ODDS: Final = 1 / 20
 
@@ -28,6 +31,30 @@ def range_commits(df: pd.DataFrame, changes: pd.DataFrame) -> list[int]:
         first, last = position(before), position(after)
         counts.append(last - first if first is not None and last is not None else 0)
     return counts
+
+
+def note_common_moves(changes: pd.DataFrame, series_of_place: Mapping[tuple[str, str], int]) -> pd.DataFrame:
+    """Note changes that most benchmarks of a machine and environment made at once.
+
+    It moved, rather than the code.
+
+    `series_of_place` counts the series of each (machine, env). Nothing is taken off the list: a change may
+    well slow everything down.
+    """
+    if changes.empty:
+        return changes
+    changes = changes.copy()
+    for (machine, env, direction), group in changes.groupby(["machine", "env", "direction"], observed=True):
+        total = series_of_place.get((str(machine), str(env)), 0)
+        if total < _ENOUGH_SERIES:
+            continue
+        places = group["after_index"].to_numpy()
+        for label, place in zip(group.index, places, strict=True):
+            together = group.loc[np.abs(places - place) <= _TOGETHER, "series"].nunique()
+            if together >= _MOST * total:
+                text = f"{together} of {total} benchmarks here made a {direction} at once: look at the machine"
+                changes.loc[label, "note"] = "; ".join(filter(None, [changes.loc[label, "note"], text]))
+    return changes
 
 
 def without_documentation(

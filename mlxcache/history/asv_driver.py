@@ -1,6 +1,6 @@
 """Runs two commits of an asv project in turn; a program of its own, started by `mlxcache.history.measuring`.
 
-    python -m mlxcache.history.asv_driver '{"config": "asv.conf.json", "base": "<hash>", ...}'
+Its one argument is a plan in JSON: {"config": "asv.conf.json", "base": "<hash>", ...}, see `measure`.
 
 asv's own `run --interleave-rounds` alternates whole suites and installs anew at each turn, so minutes lie
 between the two runs that are compared. Here each commit has an environment of its own, built once by asv's
@@ -19,7 +19,6 @@ import itertools
 import json
 import os
 import re
-import sys
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -200,7 +199,3 @@ def main(arguments: list[str]) -> int:
         say.flush()
         return 2
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

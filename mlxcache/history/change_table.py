@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -19,7 +20,12 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from mlxcache.history.aftermath import apply_confirmations, range_commits, without_documentation
+from mlxcache.history.aftermath import (
+    apply_confirmations,
+    note_common_moves,
+    range_commits,
+    without_documentation,
+)
 from mlxcache.history.confirmations import Confirmation
 from mlxcache.history.direction import direction_of, higher_is_better
 from mlxcache.history.judging import Judged, judge_all
@@ -32,6 +38,7 @@ from mlxcache.history.series_table import (
     control_test,
     find_controls,
     measured,
+    median_controls,
     series_keys,
 )
 
@@ -95,16 +102,16 @@ def change_points(
     """All changes in a history table, the newest first.
 
     Args:
-        df: what `load` returned, or a frame with its columns series (or the key columns machine, env,
-        benchmark,
-            params, version), commit, commit_index, value, unit and status.
+        df: what `load` returned. Of its columns machine, env, benchmark, params, version, unit, commit, value
+            and status are needed, and commit_date where there is no commit_index.
         method: detector, significance test, effect size and thresholds; None is `Method()`.
-        control: "auto" takes benchmarks named like a control, a regular expression takes those it is found
-        in,
-            None divides by nothing. A control has to have run on the same machine, environment and commits.
+        control: what values may be divided by; it has to have run on the same machine, environment and
+            commits. "auto": benchmarks named like a control. A regular expression: benchmarks that it is
+            found in. "median": the middle one of all timings of a machine, for a tree without a control; a
+            change that slows most benchmarks alike disappears with it. None: nothing. Of several the one
+            counts that quiets a series most.
         higher_better: benchmark name to whether more is better; for the others the benchmark's attribute or
-        the
-            unit decides, see `mlxcache.history.direction`.
+            the unit decides, see `mlxcache.history.direction`.
         repo: a git repository; changes whose range touches documentation only lose nearly all of their odds.
         confirmations: what reruns said, from `read_confirmations`.
         jobs: processes to use; None uses one a core for large tables, at most four.
@@ -113,24 +120,26 @@ def change_points(
     Returns:
         One row a change:
 
-        series, machine, env, benchmark, params, version, unit   the series (in a frame without `series`,
-        numbered
-                      by its key columns)
-        before, after the last commit with the old level and the first with the new one, as measured;
-        unmeasured
-                      commits between them may hold the change too
-        direction     "regression" or "improvement"
-        magnitude, magnitude_low, magnitude_high   relative change of the value and its 95 % interval; 0.05: 5
-        % more confidence    probability that a change lies within two commits of this place, see
-        docs/detector.md state         "candidate"; "confirmed" by a rerun; "recovered": a later change took
-        it back confirmed     whether a rerun confirmed it (a recovered one can be confirmed as well)
-        recovered_at  first commit on the level that took it back; "" if there is none value_before,
-        value_after   medians of both levels, in `unit`, not divided by the control n_before, n_after
-        commits on both levels segment_start, segment_end  first commit of the old level, last of the new one
-        before_index, after_index   `commit_index` of before and after search_before, search_after two commits
-        between which it lies almost surely; what a rerun measures range_commits how many commits the range
-        holds, unmeasured ones included; 0 if that is unknown p_value       of the significance test control
-        the benchmark that values were divided by, or "" note          what else a reader must know, or ""
+        series             the table's number, or one given here by the key columns
+        machine, env, benchmark, params, version, unit
+        before, after      the last commit with the old level and the first with the new one, as measured;
+                           unmeasured commits between them may hold the change too
+        direction          "regression" or "improvement"
+        magnitude          relative change of the value; 0.05: 5 % more
+        magnitude_low, magnitude_high   its 95 % interval
+        confidence         probability that a change lies within two commits, see docs/detector.md
+        state              "candidate", "confirmed" by a rerun, or "recovered": a later change took it back
+        confirmed          whether a rerun confirmed it; a recovered one may be confirmed as well
+        recovered_at       the first commit on the level that took it back, or ""
+        value_before, value_after    medians of both levels, in `unit`, not divided by the control
+        n_before, n_after            commits on both levels
+        segment_start, segment_end   first commit of the old level, last commit of the new one
+        before_index, after_index    `commit_index` of before and after
+        search_before, search_after  commits between which it lies almost surely; what a rerun measures
+        range_commits      commits in the range, unmeasured ones included; 0 if that is unknown
+        p_value            of the significance test
+        control            what the values were divided by, or ""
+        note               what else a reader must know, or ""
 
         `attrs["set_aside"]` is a `SetAside`: what was found and is not listed.
 
@@ -141,7 +150,10 @@ def change_points(
     table = measured(df)
     keys = series_keys(table)
     is_control_benchmark = control_test(control)
-    controls = find_controls(table, keys, is_control_benchmark)
+    if control == "median":
+        controls = median_controls(table, keys)
+    else:
+        controls = find_controls(table, keys, is_control_benchmark)
     reruns = list(confirmations)
     asked = {confirmation.key()[1:] for confirmation in reruns}
     tasks: list[Task] = []
@@ -163,18 +175,19 @@ def change_points(
         better = (higher_better or {}).get(benchmark)
         if better is None:
             better = higher_is_better(key.unit, _facts_of(facts, benchmark))
-        name = controls.name_for(key) if result.divided else ""
-        made = _rows_of(result, key, names, better, name)
+        made = _rows_of(result, key, names, better)
         if is_control_benchmark(benchmark):
             machine_rows += made
         else:
             rows += made
             machine_rows += [
-                {**row, "note": f"{controls.name_for(key)} moved as well: the machine changed"}
-                for row in _rows_of(result, key, names, better, "", machine=True)
+                {**row, "note": f"{result.moved} moved as well: the machine changed"}
+                for row in _rows_of(result, key, names, better, machine=True)
             ]
     changes = _frame(rows)
     changes["range_commits"] = range_commits(df, changes)
+    places = Counter((key.machine, key.env) for key in keys.values() if not is_control_benchmark(key.benchmark))
+    changes = note_common_moves(changes, places)
     changes, documentation = without_documentation(changes, repo, chosen.min_confidence)
     changes, refuted = apply_confirmations(changes, reruns, df)
     unsure = (changes["confidence"] < chosen.min_confidence) | (
@@ -204,7 +217,6 @@ def _rows_of(
     key: Key,
     names: Mapping[int, str],
     better: bool,
-    control: str,
     *,
     machine: bool = False,
 ) -> list[dict[str, Any]]:
@@ -243,7 +255,7 @@ def _rows_of(
                 "search_after": names[commits[search[1]]],
                 "range_commits": 0,
                 "p_value": change.p_value,
-                "control": control,
+                "control": result.control,
                 "note": "",
             }
         )

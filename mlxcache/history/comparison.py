@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtr, stdtrit
 
-from mlxcache.history.control import divide
+from mlxcache.history.control import divide_best
 from mlxcache.history.direction import higher_is_better
 from mlxcache.history.noise import FloatArray, short_term_sigma
 from mlxcache.history.paired import MIN_PAIRS, paired_change
@@ -97,31 +97,31 @@ def compare(
 
     Args:
         df: what `load` returned; with `samples=True` the samples' spread counts, else asv's interval.
-        base, head: commits as the table names them, or unique beginnings of such names (four characters or
-        more).
+        base, head: commits as the table names them, or beginnings of four characters or more that fit one.
         limits: what is significant, relevant and tolerated.
         control: see `change_points`.
         higher_better: benchmark name to whether more is better, where neither attribute nor unit tells.
-        base_changes: `change_points` of base's own history; regressions in it that were not taken back are
-        named in
-            `already_on_base`, so that they are not blamed on head.
+        base_changes: `change_points` of base's own history; its regressions that were not taken back are
+            named in `already_on_base`, so that they are not blamed on head.
 
     Returns:
-        One row a series, the worst first:
+        One row a series, the worst first; controls are not among them:
 
-        machine, env, benchmark, params, version, unit   the series
-        base, head            the commits
+        machine, env, benchmark, params, version, unit
+        base, head               the commits
         value_base, value_head   medians, in `unit`
-        change, low, high     relative change of the value and its 95 % interval; 0.05: head is 5 % more
-        direction             "regression", "improvement" or "unchanged" (it is none of both unless
-        significant) p_value, adjusted_p   two-sided; the second one with all series taken into account
-        significant, relevant   more than chance; at least `limits.relevant` verdict
-        "regression", "no regression" or "inconclusive" rounds                runs behind each side
-        further_rounds        about how many more would decide an inconclusive one, else 0 control
-        the benchmark that values were divided by, or "" already_on_base       what base had already lost, or
-        "" note                  what else a reader must know, or ""
+        change, low, high        relative change of the value and its 95 % interval; 0.05: head is 5 % more
+        direction                "regression" or "improvement" if significant, else "unchanged"
+        p_value, adjusted_p      two-sided; the second one takes all series into account
+        significant, relevant    more than chance; at least `limits.relevant`
+        verdict                  "regression", "no regression" or "inconclusive"
+        rounds                   runs behind each side
+        further_rounds           about how many more would decide an inconclusive one, else 0
+        control                  what the values were divided by, or ""
+        already_on_base          what base had already lost, or ""
+        note                     what else a reader must know, or ""
 
-        Controls are not among them. `attrs["notices"]` lists what holds for the whole comparison.
+        `attrs["notices"]` lists what holds for the whole comparison.
 
     Raises:
         ValueError: a commit is not in the table, or its name is not unique; a column is missing.
@@ -138,7 +138,7 @@ def compare(
         if not all(len(place) for place in places):
             continue
         at_base, at_head = int(places[0][0]), int(places[1][0])
-        rows.append(_stored(task, at_base, at_head, spread.get(task.number, 0.0), controls.name_for(task.key)))
+        rows.append(_stored(task, at_base, at_head, spread.get(task.number, 0.0)))
     rows, notices = _without_controls(rows, control_test(control))
     frame = _finish(rows, base, head, limits or Limits(), higher_better, df, base_changes)
     notices.append("stored results were not interleaved: --measure settles what stays inconclusive")
@@ -160,8 +160,7 @@ def compare_rounds(
 
     Args:
         rounds: columns machine, env, benchmark, params, version, unit, round (number), side ("base" or
-        "head") and
-            value: one value for each side of each round. Rounds that lack a side are left out.
+            "head") and value, one for each side of each round. Rounds that lack a side are left out.
         base, head: how the commits are called in the result.
         limits, control, higher_better, base_changes: as in `compare`.
 
@@ -180,16 +179,11 @@ def compare_rounds(
         wide = group.pivot_table(index="round", columns="side", values="value", aggfunc="median")
         if {"base", "head"} <= set(wide.columns):
             pairs[Key(*map(str, names))] = wide[["base", "head"]].dropna()
-    controls: dict[tuple[str, str], Key] = {}
-    for key, wide in pairs.items():
-        place = (key.machine, key.env)
-        longest = len(pairs[controls[place]]) if place in controls else -1
-        if is_control(key.benchmark) and len(wide) > longest:
-            controls[place] = key
-    rows = []
-    for key, wide in pairs.items():
-        beside = controls.get((key.machine, key.env))
-        rows.append(_paired(key, wide, pairs[beside] if beside is not None and beside != key else None, beside))
+    beside = [key for key in pairs if is_control(key.benchmark)]
+    rows = [
+        _paired(key, wide, {c: pairs[c] for c in beside if c != key and c[:2] == key[:2]})
+        for key, wide in pairs.items()
+    ]
     rows, notices = _without_controls(rows, is_control)
     frame = _finish(rows, base, head, limits or Limits(), higher_better, rounds, base_changes)
     frame.attrs["notices"] = notices
@@ -231,20 +225,18 @@ def _within_run(table: pd.DataFrame, base: str, head: str) -> dict[int, float]:
     return {series: math.sqrt(v) for series, v in variance.items()}
 
 
-def _stored(task: Task, at_base: int, at_head: int, within: float, control: str) -> _Row:
+def _stored(task: Task, at_base: int, at_head: int, within: float) -> _Row:
     values = task.values
     positive = bool((values > 0).all())
     x: FloatArray = np.log(values) if positive else values / (abs(float(values[at_base])) or 1.0)
-    divided = False
-    if task.control is not None and positive:
-        both = np.isfinite(task.control[[at_base, at_head]]).all()
-        answer = divide(x, task.control)
-        if both and answer.used:
-            x, divided = answer.x, True
+    control = ""
+    if positive:
+        usable = [c for c in task.controls if np.isfinite(c.x[[at_base, at_head]]).all()]
+        x, control = divide_best(x, usable)
     known = len(x) >= _ENOUGH_HISTORY
-    runs = math.sqrt(2.0) * (short_term_sigma(x) if known else max(_RUN_TO_RUN, short_term_sigma(x)))
+    runs = math.sqrt(2.0) * (short_term_sigma(x) if known else _RUN_TO_RUN)
     error = max(within, runs)
-    freedom = float(min(max(len(x) - 2, 3), 30))
+    freedom = float(min(len(x) - 2, 30)) if known else 30.0
     shift = float(x[at_head] - x[at_base])
     margin = float(stdtrit(freedom, 0.975)) * error
     scale = math.expm1 if positive else float
@@ -257,12 +249,12 @@ def _stored(task: Task, at_base: int, at_head: int, within: float, control: str)
         high=scale(shift + margin),
         p_value=2.0 * float(stdtr(freedom, -abs(shift) / error)),
         rounds=1,
-        control=control if divided else "",
+        control=control,
         note="" if known else f"{len(x)} commits measured: assumed that runs differ by {_RUN_TO_RUN:.0%}",
     )
 
 
-def _paired(key: Key, wide: pd.DataFrame, control: pd.DataFrame | None, control_key: Key | None) -> _Row:
+def _paired(key: Key, wide: pd.DataFrame, controls: Mapping[Key, pd.DataFrame]) -> _Row:
     base, head = wide["base"].to_numpy(np.float64), wide["head"].to_numpy(np.float64)
     value_base = float(np.median(base)) if len(base) else math.nan
     value_head = float(np.median(head)) if len(head) else math.nan
@@ -276,13 +268,14 @@ def _paired(key: Key, wide: pd.DataFrame, control: pd.DataFrame | None, control_
         if bool((base == base[0]).all()) and bool((head == base[0]).all()):
             return _Row(key, value_base, value_head, 0.0, 0.0, 0.0, 1.0, len(base), "", "the value never moved")
         return undecided("values at or below zero have no ratio", 0.0)
-    beside: tuple[FloatArray, FloatArray] | tuple[None, None] = (None, None)
-    if control is not None:
-        aligned = control.reindex(wide.index)
-        if not aligned.isna().to_numpy().any():
-            beside = aligned["base"].to_numpy(np.float64), aligned["head"].to_numpy(np.float64)
-    result = paired_change(base, head, *beside)
-    name = control_key.benchmark if result.control and control_key is not None else ""
+    aligned = {c.benchmark: frame.reindex(wide.index) for c, frame in controls.items()}
+    usable = {name: frame for name, frame in aligned.items() if bool((frame > 0).to_numpy().all())}
+    result = paired_change(
+        base,
+        head,
+        [(frame["base"].to_numpy(np.float64), frame["head"].to_numpy(np.float64)) for frame in usable.values()],
+    )
+    name = "" if result.control is None else list(usable)[result.control]
     return _Row(
         key,
         value_base,

@@ -54,7 +54,7 @@ class Evidence:
 
 
 # Terms in the order of Evidence.vector; remade by tools/tune_detector.py.
-WEIGHTS: tuple[float, ...] = (-8.563, 1.846, 0.639, 0.098, 0.659, 1.119)
+WEIGHTS: tuple[float, ...] = (-8.633, 2.01, 0.624, 0.098, 0.602, 1.073)
 
 
 def confidence(evidence: Evidence, weights: tuple[float, ...] = WEIGHTS) -> float:

@@ -62,14 +62,15 @@ def commits_between(repo: str | os.PathLike[str], before: str, after: str) -> li
             f"the repository at {repo} lacks {before[:10]} or {after[:10]}; `git fetch` may bring it"
         )
     line = done.stdout.split()
-    parent = subprocess.run(
-        ["git", "-C", str(repo), "rev-parse", "--verify", "--quiet", f"{line[0]}^1"] if line else ["false"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if line and parent.stdout.strip() == before:
-        return [before, *line]
+    if line:
+        parent = subprocess.run(
+            ["git", "-C", str(repo), "rev-parse", "--verify", "--quiet", f"{line[0]}^1"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if parent.stdout.strip() == before:
+            return [before, *line]
     return [before, after]
 
 

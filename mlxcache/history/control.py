@@ -8,6 +8,7 @@ than what it removes, dividing would only add it: so both are looked at.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,19 +20,16 @@ from mlxcache.history.significance import RankTest
 CONTROL_NAME = re.compile(r"(^|[._])(time_|track_)?controls?([._(]|$)", re.IGNORECASE)
 # A control that ran beside fewer than this share of the commits cannot stand in for them.
 _MIN_SHARE = 0.8
+_MIN_COMMITS = 4
 _MOVED = 0.001
 
 
 @dataclass(frozen=True)
-class Divided:
-    """Log values to be judged.
+class Control:
+    """A control's log values, aligned with the series beside it: NaN where it did not run."""
 
-    `used` says whether they are the divided ones. `control` is aligned, NaN where absent.
-    """
-
+    name: str
     x: FloatArray
-    used: bool
-    control: FloatArray
 
 
 def is_control(benchmark: str) -> bool:
@@ -39,20 +37,23 @@ def is_control(benchmark: str) -> bool:
     return CONTROL_NAME.search(benchmark) is not None
 
 
-def divide(x: FloatArray, control: FloatArray) -> Divided:
-    """`x` less `control` (log values of the same commits) where that makes neighbouring commits agree better.
+def divide_best(x: FloatArray, controls: Iterable[Control]) -> tuple[FloatArray, str]:
+    """`x` less the control that makes neighbouring commits agree best, and its name.
 
-    Commits without a control keep the median of the others, and with fewer than 80 % covered `x` stays as it
-    is.
+    `x` as it is and "" if none helps. Both are log values of the same commits. Commits without a control keep
+    the median of the others, and a control that covers fewer than 80 % of them is left alone.
     """
-    known = np.isfinite(control)
-    if len(x) < 4 or known.mean() < _MIN_SHARE:
-        return Divided(x, False, control)
-    filled = np.where(known, control, np.median(control[known]))
-    divided = x - (filled - np.median(filled))
-    if short_term_sigma(divided) < short_term_sigma(x):
-        return Divided(divided, True, control)
-    return Divided(x, False, control)
+    best, name, least = x, "", short_term_sigma(x)
+    for control in controls:
+        known = np.isfinite(control.x)
+        if len(x) < _MIN_COMMITS or known.mean() < _MIN_SHARE:
+            continue
+        filled = np.where(known, control.x, np.median(control.x[known]))
+        divided = x - (filled - np.median(filled))
+        sigma = short_term_sigma(divided)
+        if sigma < least:
+            best, name, least = divided, control.name, sigma
+    return best, name
 
 
 def moved_with_control(control: FloatArray, start: int, index: int, stop: int, shift: float) -> bool:

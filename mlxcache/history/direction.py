@@ -13,7 +13,7 @@ from typing import Literal
 Direction = Literal["regression", "improvement"]
 
 _RATE = re.compile(
-    r"/\s*s(ec(onds?)?)?\b|\bper[ _-]?s(ec(onds?)?)?\b|\b[kmgt]?i?bps\b|\bflops\b|\bhz\b|\bfps\b",
+    r"/\s*s(ec(onds?)?)?\b|\bper[ _-]?s(ec(onds?)?)?\b|\b[kmgt]?i?bps\b|\b[kmgtp]?flops?\b|\bhz\b|\bfps\b",
     re.IGNORECASE,
 )
 _GOOD_WORDS = re.compile(

@@ -9,7 +9,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
-from mlxcache.history.control import divide, moved_with_control
+from mlxcache.history.control import divide_best, moved_with_control
 from mlxcache.history.noise import short_term_sigma
 from mlxcache.history.progress import progress
 from mlxcache.history.rerun import search_range
@@ -25,33 +25,35 @@ _CHUNK: Final = 200
 class Judged:
     """A series' changes.
 
-    `machine_changes` are those that the control made as well; `searches` are two positions for each change
-    between which it lies almost surely; `divided` says whether the values were divided by the control.
+    `machine_changes` are those that a control made as well, and `moved` is its name; `searches` are two
+    positions for each change between which it lies almost surely; `control` is what the values were divided
+    by, or "".
     """
 
     task: Task
     changes: list[Change]
     machine_changes: list[Change]
     searches: list[tuple[int, int]]
-    divided: bool
+    control: str
+    moved: str
 
 
 def judge(task: Task, method: Method) -> Judged:
     """One series' changes."""
-    x, _ = log_values(task.values)
-    divided = False
-    control = task.control
-    if control is not None:
-        answer = divide(x, control)
-        x, divided = answer.x, answer.used
+    x, control = divide_best(log_values(task.values)[0], task.controls)
     changes = find_changes(x, method)
     of_machine: list[Change] = []
-    if control is not None and not divided and changes:
-        of_machine = [c for c in changes if moved_with_control(control, c.start, c.index, c.stop, c.effect.shift)]
-        changes = [c for c in changes if c not in of_machine]
+    moved = ""
+    if not control:
+        for other in task.controls:
+            with_it = [c for c in changes if moved_with_control(other.x, c.start, c.index, c.stop, c.effect.shift)]
+            if with_it:
+                moved = other.name
+                of_machine += with_it
+                changes = [c for c in changes if c not in with_it]
     sigma = short_term_sigma(x) if changes else 0.0
     searches = [search_range(change, sigma, len(x)) for change in changes]
-    return Judged(task, changes, of_machine, searches, divided)
+    return Judged(task, changes, of_machine, searches, control, moved)
 
 
 def _judge_chunk(tasks: Sequence[Task], method: Method) -> list[Judged]:

@@ -6,7 +6,7 @@ simulated without looking at the answer.
 
 Two splits exist, and they differ in the seed of every single draw. Constants, thresholds and the calibration
 of the confidence are chosen on `Split.TUNE`; the numbers in docs/detector.md come from `Split.HELD_OUT`,
-which no tuning tool may read (`tools/tune_detector.py` refuses it).
+which no tuning tool may read (`tools/tune_detector.py` reads `TUNE` alone).
 """
 
 from __future__ import annotations

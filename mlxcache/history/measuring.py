@@ -40,6 +40,13 @@ COLUMNS: Final = (
 )
 DEFAULT_ROUNDS: Final = 20
 
+# The driver has to find this very package, also from the project's folder, and what it starts must not: those
+# environments hold the commit that is measured. So no PYTHONPATH, which they would inherit.
+_START: Final = (
+    "import sys; sys.path.insert(0, sys.argv[1]); "
+    "from mlxcache.history.asv_driver import main; sys.exit(main(sys.argv[2:]))"
+)
+
 Say = Callable[[str], None]
 # A plan in, events out: what tests put in place of asv.
 Driver = Callable[[dict[str, Any]], Iterator[dict[str, Any]]]
@@ -127,11 +134,10 @@ def run_driver(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Run the driver and yield its events. Raises MeasureError if it dies without a word."""
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "mlxcache.history.asv_driver", json.dumps(plan)],
+            [sys.executable, "-c", _START, str(Path(__file__).resolve().parents[2]), json.dumps(plan)],
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
-            env={**os.environ, "PYTHONPATH": _python_path()},
         )
         try:
             assert process.stdout is not None
@@ -146,12 +152,6 @@ def run_driver(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
                 process.stdout.close()
         if process.returncode not in (0, 2):
             raise MeasureError(f"measuring ended with status {process.returncode}: {_tail(log)}")
-
-
-def _python_path() -> str:
-    """The driver must find the package that this is, from the project's folder too."""
-    own = str(Path(__file__).resolve().parents[2])
-    return os.pathsep.join(filter(None, [own, os.environ.get("PYTHONPATH", "")]))
 
 
 def _tail(log: IO[str]) -> str:

@@ -31,6 +31,7 @@ from mlxcache.history.significance import RankTest, SignificanceTest
 
 MIN_CHANGE = 0.025
 MIN_CONFIDENCE = 0.5
+_LEVEL = 3
 _NORMAL = NormalDist()
 
 
@@ -120,7 +121,19 @@ def _judge(series: _Series, start: int, index: int, stop: int, method: Method) -
         z_rank=agree * _z_from_p(p_value),
         shift=effect.shift,
     )
-    return Change(start, index, stop, effect, confidence(evidence, method.weights), p_value, evidence)
+    sure = confidence(evidence, method.weights) if _is_level(before, after, effect.shift) else 0.0
+    return Change(start, index, stop, effect, sure, p_value, evidence)
+
+
+def _is_level(before: FloatArray, after: FloatArray, shift: float) -> bool:
+    """Whether three values on each side lie on their side of the middle.
+
+    Two of three are a spike, no level.
+    """
+    sign = 1.0 if shift >= 0 else -1.0
+    middle = (float(np.median(before)) + float(np.median(after))) / 2.0
+    low, high = int((sign * (before - middle) < 0).sum()), int((sign * (after - middle) > 0).sum())
+    return min(low, high) >= _LEVEL
 
 
 def _prepare(x: FloatArray, boundaries: list[int]) -> _Series:

@@ -13,11 +13,13 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from mlxcache.history.control import is_control
+from mlxcache.history.control import Control, is_control
 from mlxcache.history.noise import FloatArray
 
 KEY_COLUMNS: Final = ("machine", "env", "benchmark", "params", "version", "unit")
 _NEEDED: Final = frozenset({*KEY_COLUMNS, "commit", "value", "status"})
+
+_ENOUGH_FOR_MEDIAN: Final = 5
 
 Indices = npt.NDArray[np.int64]
 ControlTest = Callable[[str], bool]
@@ -38,15 +40,14 @@ class Key(NamedTuple):
 class Task:
     """One series: a value a commit, in commit order.
 
-    `commits` are commit_index; `control` the control's log values at them (NaN where it did not run), or
-    None.
+    `commits` are commit_index; `controls` have their log values at these commits, NaN where they did not run.
     """
 
     number: int
     key: Key
     commits: Indices
     values: FloatArray
-    control: FloatArray | None
+    controls: tuple[Control, ...]
 
 
 def measured(df: pd.DataFrame) -> pd.DataFrame:
@@ -77,11 +78,13 @@ def series_keys(table: pd.DataFrame) -> dict[int, Key]:
 
 
 def control_test(control: str | None) -> ControlTest:
-    """What tells a control by its benchmark's name: "auto", a regular expression, or None for no control.
+    """What tells a control by its benchmark's name.
+
+    "auto", a regular expression, or None (and "median") for none.
 
     Raises ValueError for something that is no regular expression.
     """
-    if control is None:
+    if control is None or control == "median":
         return lambda benchmark: False
     if control == "auto":
         return is_control
@@ -94,25 +97,24 @@ def control_test(control: str | None) -> ControlTest:
 
 @dataclass(frozen=True)
 class Controls:
-    """For each machine and environment: the control's name and its log values by commit_index."""
+    """For each machine and environment the controls: their names and log values by commit_index."""
 
-    values: Mapping[tuple[str, str], tuple[str, Mapping[int, float]]]
+    values: Mapping[tuple[str, str], Mapping[str, Mapping[int, float]]]
 
-    def name_for(self, key: Key) -> str:
-        """The control that ran beside this series, or ""."""
-        return self.values.get((key.machine, key.env), ("", {}))[0]
-
-    def beside(self, key: Key, commits: Indices) -> FloatArray | None:
-        """The control's log values at these commits; None where none ran there, and for the control."""
-        known = self.values.get((key.machine, key.env))
-        if known is None or known[0] == key.benchmark:
-            return None
-        return np.array([known[1].get(commit, math.nan) for commit in commits.tolist()])
+    def beside(self, key: Key, commits: Indices) -> tuple[Control, ...]:
+        """What ran beside a series, at its commits; a control has none beside itself."""
+        known = self.values.get((key.machine, key.env), {})
+        if key.benchmark in known:
+            return ()
+        return tuple(
+            Control(name, np.array([values.get(commit, math.nan) for commit in commits.tolist()]))
+            for name, values in known.items()
+        )
 
 
 def find_controls(table: pd.DataFrame, keys: Mapping[int, Key], test: ControlTest) -> Controls:
-    """One control for each machine and environment: of several, the one that ran on most commits."""
-    chosen: dict[tuple[str, str], tuple[str, Mapping[int, float]]] = {}
+    """The controls of each machine and environment; of several versions or parameter sets the longest."""
+    chosen: dict[tuple[str, str], dict[str, Mapping[int, float]]] = {}
     wanted = [number for number, key in keys.items() if test(key.benchmark)]
     if not wanted:
         return Controls(chosen)
@@ -121,9 +123,38 @@ def find_controls(table: pd.DataFrame, keys: Mapping[int, Key], test: ControlTes
         medians = group.groupby("commit_index")["value"].median()
         values = {int(c): math.log(v) for c, v in zip(medians.index.tolist(), medians.to_numpy(), strict=True)}
         key = keys[int(str(number))]
-        place = (key.machine, key.env)
-        if place not in chosen or len(values) > len(chosen[place][1]):
-            chosen[place] = (key.benchmark, values)
+        known = chosen.setdefault((key.machine, key.env), {})
+        if len(values) > len(known.get(key.benchmark, {})):
+            known[key.benchmark] = values
+    return Controls(chosen)
+
+
+def median_controls(table: pd.DataFrame, keys: Mapping[int, Key]) -> Controls:
+    """A stand-in where no control ran: what the middle one of a machine's timings did at each commit.
+
+    Each series counts relative to its own median, and a commit needs five of them. A change of the code that
+    slows most benchmarks alike disappears in it, so nobody gets it without asking.
+    """
+    chosen: dict[tuple[str, str], dict[str, Mapping[int, float]]] = {}
+    timings = [number for number, key in keys.items() if key.unit == "seconds"]
+    rows = table.loc[np.isin(table["series"].to_numpy(), timings) & (table["value"].to_numpy() > 0)]
+    logs = pd.DataFrame(
+        {
+            "series": rows["series"].to_numpy(),
+            "commit": rows["commit_index"].to_numpy(np.int64),
+            "machine": rows["machine"].astype("str").to_numpy(),
+            "env": rows["env"].astype("str").to_numpy(),
+            "x": np.log(rows["value"].to_numpy(np.float64)),
+        }
+    )
+    logs["x"] -= logs.groupby("series")["x"].transform("median")
+    for (machine, env), group in logs.groupby(["machine", "env"]):
+        by_commit = group.groupby("commit")["x"].agg(["median", "size"])
+        known = by_commit.loc[by_commit["size"] >= _ENOUGH_FOR_MEDIAN, "median"]
+        if len(known):
+            name = f"the median of {group['series'].nunique()} benchmarks"
+            values = dict(zip(known.index.tolist(), known.tolist(), strict=True))
+            chosen[str(machine), str(env)] = {name: values}
     return Controls(chosen)
 
 
@@ -143,8 +174,7 @@ def as_tasks(table: pd.DataFrame, keys: Mapping[int, Key], controls: Controls) -
         if not bool((where[1:] > where[:-1]).all()):
             where, what = _one_a_commit(where, what)
         number = int(series[start])
-        control = controls.beside(keys[number], where) if controls.values else None
-        tasks.append(Task(number, keys[number], where, what, control))
+        tasks.append(Task(number, keys[number], where, what, controls.beside(keys[number], where)))
     return tasks
 
 

@@ -1,0 +1,121 @@
+"""Interleaved pairs: the estimate, its interval and what they cost in false alarms."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mlxcache.history.labelled import NOISE_MODELS
+from mlxcache.history.noise import FloatArray
+from mlxcache.history.paired import bootstrap_interval, log_ratios, paired_change, trimmed_mean
+
+
+def abba(noise: str, pairs: int, seed: int, change: float = 0.0) -> tuple[FloatArray, FloatArray]:
+    """Values of base and head out of one draw of noise, in the order in which they would have run."""
+    drawn = NOISE_MODELS[noise](np.random.default_rng([seed, pairs]), 2 * pairs)
+    swapped = np.arange(pairs) % 2 == 1
+    base = np.where(swapped, drawn[1::2], drawn[0::2])
+    head = np.where(swapped, drawn[0::2], drawn[1::2])
+    return np.exp(base), (1.0 + change) * np.exp(head)
+
+
+def slow_bootstrap(values: FloatArray, draws: int, seed: int) -> tuple[float, float]:
+    """The percentile bootstrap written as a loop."""
+    rng = np.random.default_rng(seed)
+    means = [trimmed_mean(values[picks]) for picks in rng.integers(0, len(values), (draws, len(values)))]
+    return float(np.quantile(means, 0.025)), float(np.quantile(means, 0.975))
+
+
+def test_vectorised_bootstrap_is_the_loop_up_to_the_widening() -> None:
+    """The widened interval lies around the plain one, with the same centre ratio on both sides."""
+    values = np.random.default_rng(3).normal(0.1, 0.05, 20)
+    low, high = bootstrap_interval(values, draws=400, seed=5)
+    slow_low, slow_high = slow_bootstrap(values, 400, 5)
+    centre = trimmed_mean(values)
+    widening = (centre - low) / (centre - slow_low)
+    assert 1.0 < widening < 1.3
+    assert (high - centre) / (slow_high - centre) == pytest.approx(widening)
+
+
+@pytest.mark.parametrize("noise", sorted(NOISE_MODELS))
+def test_ten_percent_is_found_and_nothing_is_not(noise: str) -> None:
+    """20 pairs find +10 % nearly always, and call A/A significant about as often as they should."""
+    found = [paired_change(*abba(noise, 20, seed, 0.10)).p_value < 0.01 for seed in range(60)]
+    false = [paired_change(*abba(noise, 20, seed)).p_value < 0.01 for seed in range(60)]
+    assert sum(found) >= 50
+    assert sum(false) <= 3
+
+
+def test_the_interval_covers_the_truth() -> None:
+    """95 % intervals from 12 pairs hold the true change in at least 90 % of 200 comparisons."""
+    held = 0
+    for seed in range(200):
+        result = paired_change(*abba("gaussian 3 %", 12, seed, 0.05))
+        held += result.low <= 0.05 <= result.high
+    assert held >= 180
+
+
+def test_a_slow_minute_hits_both_sides() -> None:
+    """Pairs that ran while the machine was twice as slow say the same as the others."""
+    base, head = abba("gaussian 1 %", 16, 1, 0.08)
+    slow = np.where(np.arange(16) // 4 == 1, 2.0, 1.0)
+    assert paired_change(base * slow, head * slow).change == pytest.approx(0.08, abs=0.02)
+
+
+def test_a_wild_process_does_no_harm() -> None:
+    """One value ten times off leaves the estimate where it was."""
+    base, head = abba("gaussian 1 %", 20, 2, 0.05)
+    head[3] *= 10.0
+    assert paired_change(base, head).change == pytest.approx(0.05, abs=0.015)
+
+
+def test_delays_on_top_of_a_floor_are_looked_through() -> None:
+    """With exponential delays of 15 % the floors are compared where they are much quieter, and are right."""
+    used = []
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        base = np.exp(rng.normal(0, 0.01, 40) + rng.exponential(0.15, 40))
+        head = 1.1 * np.exp(rng.normal(0, 0.01, 40) + rng.exponential(0.15, 40))
+        result = paired_change(base, head)
+        if result.floor:
+            used.append(result)
+    assert len(used) >= 5
+    assert all(abs(result.change - 0.1) < 0.06 for result in used)
+    assert sum(result.low <= 0.1 <= result.high for result in used) >= 0.8 * len(used)
+
+
+def test_the_control_is_divided_by_only_where_it_helps() -> None:
+    """A control that shares the machine's swings is used; one with noise of its own is not."""
+    rng = np.random.default_rng(4)
+    swing_base, swing_head = rng.normal(0, 0.2, 20), rng.normal(0, 0.2, 20)
+    base, head = np.exp(swing_base), 1.06 * np.exp(swing_head)
+    with_control = paired_change(
+        base,
+        head,
+        [abba("gaussian 5 %", 20, 9), (np.exp(swing_base), np.exp(swing_head) * rng.normal(1, 0.01, 20))],
+    )
+    assert with_control.control == 1
+    assert with_control.change == pytest.approx(0.06, abs=0.02)
+    quiet, louder = abba("gaussian 1 %", 20, 6)
+    assert paired_change(quiet, louder, [(np.exp(swing_base), np.exp(swing_head))]).control is None
+
+
+@pytest.mark.parametrize(
+    ("base", "head", "message"),
+    [
+        ([1.0, 1.0, 0.0, 1.0], [1.0] * 4, "base holds 0.0"),
+        ([1.0] * 4, [1.0] * 5, "base has 4 values and head 5"),
+        ([1.0] * 3, [1.0] * 3, "3 pairs are too few"),
+    ],
+)
+def test_what_cannot_be_compared_is_named(base: list[float], head: list[float], message: str) -> None:
+    """The error says which array is at fault and with what number."""
+    with pytest.raises(ValueError, match=message):
+        log_ratios(np.array(base), np.array(head))
+
+
+def test_values_that_never_differ_give_no_change() -> None:
+    """Equal counts on both sides are a change of zero with an empty interval, not a division by zero."""
+    result = paired_change(np.full(8, 3.0), np.full(8, 3.0))
+    assert result.change == 0.0
+    assert result.high < 1e-4
