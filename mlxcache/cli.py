@@ -21,6 +21,7 @@ COMMANDS: dict[str, str] = {
     "machine": "name this machine by its hardware, and show the state it is in",
     "merge": "join shards of results, or whole trees, into one",
     "peers": "print our cache beside mlx-lm's, bare MLX and the machine's limit",
+    "notify": "open, update and close the issues of confirmed regressions",
     "regressions": "list the changes in a history of asv results",
     "verdict": "turn a comparison's JSON into the comment for a pull request",
 }

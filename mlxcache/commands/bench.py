@@ -20,6 +20,7 @@ from mlxcache.history.full_history import require_full_history
 from mlxcache.runner.asv_machine import register
 from mlxcache.runner.asv_main import CHANGES_VARIABLE, SAID_VARIABLE, SHARD_VARIABLE
 from mlxcache.runner.changes import Changes
+from mlxcache.runner.collect import collect
 from mlxcache.runner.facts import this_machine, this_state
 from mlxcache.runner.outcome import Outcome, judge_run, nothing_written
 from mlxcache.runner.project import Project
@@ -55,6 +56,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-pin", action="store_true", help="do not pin to one CPU")
     parser.add_argument(
         "--shard", metavar="I/N", help="only part I of N of the suite, split by how long benchmarks took before"
+    )
+    parser.add_argument(
+        "--collect", type=Path, metavar="DIR", help="copy what this run wrote to DIR as well, for `mlxcache merge`"
     )
     parser.add_argument("--shallow", action="store_true", help="measure in a shallow clone all the same")
     parser.epilog = "All other arguments are handed to `asv run`, for example a range of commits or --bench REGEX."
@@ -95,9 +99,14 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     if not files:
         if status == 0 and {"--dry-run", "-n"} & set(rest):
             return 0
+        if status == 0 and any(word.startswith("--skip-existing") for word in rest):
+            print("mlxcache bench: everything was measured already", file=sys.stderr)
+            return 0
         return _told(nothing_written(said, shard), status)
     relative = [str(path.relative_to(results)) for path in files]
     append_record(results / machine.key, run_record(machine, before, after, arguments, status, relative))
+    if args.collect:
+        collect(results, files, args.collect)
     print(summarise(results, files, machine, (before, after)))
     if status:
         print(f"mlxcache bench: asv ended with status {status}; what had finished is kept", file=sys.stderr)

@@ -9,12 +9,23 @@ Exit status: that of the comparison (0 no regression, 1 regression, 3 inconclusi
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import sys
 from pathlib import Path
 
 from mlxcache.dashboard.comparison_report import Comparison, NotDone, ReportError, read_json
+from mlxcache.dashboard.github import GitHub, GitHubError
 from mlxcache.dashboard.report import FORMATS
-from mlxcache.dashboard.verdict import EXIT_STATUS, NOT_DONE, Figure, comment, render
+from mlxcache.dashboard.verdict import EXIT_STATUS, NOT_DONE, Figure, comment, marker, render
+from mlxcache.history.verdicts import Verdict
+
+# Inconclusive must not block, and must not look like a pass either.
+_CONCLUSIONS = {
+    Verdict.NO_REGRESSION: "success",
+    Verdict.REGRESSION: "failure",
+    Verdict.INCONCLUSIVE: "neutral",
+}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -26,6 +37,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--details", default="", metavar="URL", help="where the full results are")
     parser.add_argument("--key", default="", help="tells several comments on one pull request apart")
+    parser.add_argument(
+        "--post",
+        type=Path,
+        metavar="EVENT",
+        help="comment on, and check, the pull request of the workflow run in this event ($GITHUB_EVENT_PATH)",
+    )
+    parser.add_argument(
+        "--repository",
+        default=os.environ.get("GITHUB_REPOSITORY", ""),
+        metavar="OWNER/NAME",
+        help="where to post (default: $GITHUB_REPOSITORY)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -38,7 +61,26 @@ def run(args: argparse.Namespace) -> int:
         outcome = NotDone(str(error))
     if args.format == "markdown":
         figures = [Figure(url, f"history, figure {number}") for number, url in enumerate(args.figure, 1)]
-        sys.stdout.write(comment(outcome, figures=figures, details=args.details, key=args.key))
+        body = comment(outcome, figures=figures, details=args.details, key=args.key)
+        sys.stdout.write(body)
+        if args.post:
+            try:
+                _post(args, outcome, body)
+            except (GitHubError, OSError, ValueError, KeyError) as error:
+                print(f"mlxcache verdict: not posted: {error}", file=sys.stderr)
+                return NOT_DONE
+            # The check carries the verdict; the job that posted it did its work.
+            return 0
     else:
         sys.stdout.write(render(outcome, args.format))
     return NOT_DONE if isinstance(outcome, NotDone) else EXIT_STATUS[outcome.verdict]
+
+
+def _post(args: argparse.Namespace, outcome: Comparison | NotDone, body: str) -> None:
+    run = json.loads(args.post.read_text(encoding="utf-8"))["workflow_run"]
+    github = GitHub(args.repository)
+    pull = github.pull_request_of(run)
+    github.comment(pull.number, body, marker(args.key))
+    conclusion = "failure" if isinstance(outcome, NotDone) else _CONCLUSIONS[outcome.verdict]
+    title = body.partition("\n")[0].lstrip("# ")
+    github.check(pull.head, "benchmarks" + f" {args.key}" * bool(args.key), conclusion, title[:250], body)

@@ -28,6 +28,7 @@ from mlxcache.dashboard.comparison_report import (
 )
 from mlxcache.dashboard.markdown import block, clipped, code, folded, one_line, plain, table
 from mlxcache.dashboard.report import Format, before_after, interval, label
+from mlxcache.dashboard.strip import Bar, draw
 from mlxcache.dashboard.units import format_change
 from mlxcache.history.confirming import selector
 from mlxcache.history.verdicts import Verdict
@@ -58,17 +59,18 @@ class _Room:
     still_open: int
     others: int
     notices: int
+    drawn: int
     name: int
 
 
 # The first that fits is taken; the last one fits always.
 _ROOMS: Final = (
-    _Room(100, 50, 200, 50, 160),
-    _Room(100, 30, 60, 20, 120),
-    _Room(60, 20, 0, 10, 100),
-    _Room(25, 10, 0, 5, 80),
-    _Room(10, 5, 0, 3, 60),
-    _Room(0, 0, 0, 0, 40),
+    _Room(100, 50, 200, 50, 14, 160),
+    _Room(100, 30, 60, 20, 14, 120),
+    _Room(60, 20, 0, 10, 10, 100),
+    _Room(25, 10, 0, 5, 6, 80),
+    _Room(10, 5, 0, 3, 0, 60),
+    _Room(0, 0, 0, 0, 0, 40),
 )
 
 
@@ -131,6 +133,8 @@ def _body(comparison: Comparison, figures: Sequence[Figure], details: str, room:
     still_open = rows[rows["verdict"] == Verdict.INCONCLUSIVE]
     if not still_open.empty:
         lines += ["", *_open(comparison, still_open, room)]
+    if room.drawn:
+        lines += _drawn(rows, room)
     for figure in figures[:3]:
         lines += ["", f"![{plain(clipped(figure.title, 200))}]({_address(figure.url)})"]
     if comparison.noise:
@@ -226,6 +230,17 @@ def _cells(row: Mapping[Any, Any], several: bool, room: _Room) -> list[str]:
         state,
     ]
     return [*cells, code(clipped(f"{row['machine']}, {row['env']}", 60))] if several else cells
+
+
+def _drawn(rows: pd.DataFrame, room: _Room) -> list[str]:
+    """The intervals of what changed or is open, drawn with characters: it needs no place to be published."""
+    notable = rows[(_states(rows) != "") | (rows["verdict"] == Verdict.INCONCLUSIVE)]
+    bars = [
+        Bar(clipped(one_line(label(row)), 44), row["change"], row["low"], row["high"])
+        for row in notable.iloc[: room.drawn].to_dict("records")
+    ]
+    drawing = draw(bars)
+    return ["", *block("\n".join(drawing))] if drawing else []
 
 
 def _open(comparison: Comparison, still_open: pd.DataFrame, room: _Room) -> list[str]:

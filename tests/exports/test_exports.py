@@ -14,7 +14,7 @@ import pytest
 from mlxcache import cli
 from tests.history.result_trees import commit, document, row, write_benchmarks, write_document
 
-# Columns of the table behind hud.pytorch.org (oss_ci_benchmark_v3) that a record fills; extra_info is text to text.
+# Columns of the table behind hud.pytorch.org (oss_ci_benchmark_v3) that a record fills.
 PYTORCH = {
     "benchmark": {"name": str, "mode": str, "dtype": str, "extra_info": dict},
     "model": {"name": str, "type": str, "backend": str, "origins": list},
