@@ -22,6 +22,7 @@ COMMANDS: dict[str, str] = {
     "merge": "join shards of results, or whole trees, into one",
     "peers": "print our cache beside mlx-lm's, bare MLX and the machine's limit",
     "notify": "open, update and close the issues of confirmed regressions",
+    "publish": "merge shards into a branch of results and push it, also while others do",
     "regressions": "list the changes in a history of asv results",
     "verdict": "turn a comparison's JSON into the comment for a pull request",
 }

@@ -50,7 +50,8 @@ def merge(
 ) -> MergeReport:
     """Add the results of the shards to the tree `into`, which is made if need be; shards stay as they are.
 
-    Files of the same machine folder and name are joined benchmark by benchmark and parameter by parameter.
+    Files of the same machine folder and name are joined benchmark by benchmark and parameter by parameter;
+    of a .jsonl file beside them the tree gets the lines that it lacks.
     What differs is a conflict: reported and left as the tree has it. benchmarks.json is merged too; where
     entries differ, those of the tree with the newest commit are taken.
 
@@ -187,6 +188,8 @@ class _Merger:
             self._add_file(path, self._target / folder.path.resolve().name / path.name)
         for folder in folders:
             self._add_machine(folder.machine_file, self._target / folder.path.resolve().name / "machine.json")
+            for path in sorted(folder.path.glob("*.jsonl")):
+                self._add_lines(path, self._target / folder.path.resolve().name / path.name)
         for path in dict.fromkeys(folder.benchmarks_file for folder in folders):
             if path.exists():
                 self._add_benchmarks(path, self._target / "benchmarks.json")
@@ -242,6 +245,15 @@ class _Merger:
         else:
             self._stage.put(target, json.dumps(joined.document).encode())
             self._report.joined += 1
+
+    def _add_lines(self, path: Path, target: Path) -> None:
+        """Records of runs and of reruns, one a line: the tree gets the lines that it lacks."""
+        there = self._stage.content(target) or b""
+        known = set(there.splitlines())
+        new = [line for line in path.read_bytes().splitlines() if line.strip() and line not in known]
+        if new:
+            ended = there if there.endswith(b"\n") or not there else there + b"\n"
+            self._stage.put(target, ended + b"".join(line + b"\n" for line in dict.fromkeys(new)))
 
     def _add_machine(self, path: Path, target: Path) -> None:
         there = self._stage.content(target)
