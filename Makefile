@@ -14,7 +14,7 @@ RESULTS_COMMIT ?=
 BASE ?= main
 OUT ?= comparison.json
 
-.PHONY: help setup workflows results-tree compare confirm proof-small bench test lint site wheel detector-table clean
+.PHONY: help setup workflows results-tree compare confirm proof-small bench releases test lint site wheel detector-table clean
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
@@ -30,6 +30,12 @@ setup: $(READY) ## make .venv with everything in it
 
 bench: $(READY) ## measure the current commit: at most two minutes once everything is installed
 	$(BIN)/mlxcache bench HEAD^! --rounds 2
+
+# One of each minor release that installs beside Python 3.11 and has what the suite needs.
+MLX ?= 0.26.5,0.27.1,0.28.0,0.29.4,0.30.6,0.31.2,0.32.4
+releases: $(READY) ## measure the current commit on a list of MLX releases: make MLX=0.30.6,0.32.4 releases
+	$(BIN)/mlxcache bench HEAD^! --mlx $(MLX) --rounds 2 --results "$(RESULTS)" \
+	  --bench '^(control|decode|prefill|positions|ring|growth|footprint)\.'
 
 test: $(READY) ## run the tests
 	$(BIN)/python -m pytest
