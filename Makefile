@@ -14,7 +14,7 @@ RESULTS_COMMIT ?=
 BASE ?= main
 OUT ?= comparison.json
 
-.PHONY: help setup workflows results-tree compare confirm proof-small bench releases test lint site wheel detector-table clean
+.PHONY: help setup workflows results-tree compare confirm proof-small proof-large bench releases test lint site wheel detector-table clean
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
@@ -67,6 +67,12 @@ compare: $(READY) ## BASE against HEAD, measured in turn, into OUT; fails only i
 confirm: $(READY) ## measure this machine's candidates in RESULTS again
 	$(BIN)/mlxcache machine --write >/dev/null
 	$(BIN)/mlxcache regressions --confirm --repo . --results "$(RESULTS)" || [ $$? = 1 ]
+
+proof-small: $(READY) ## plant slowdowns in a clone and see that the chain names them (minutes)
+	$(BIN)/python tools/proof.py --size small
+
+proof-large: $(READY) ## the same with 36 of them among 200 quiet commits (hours; goes on in .asv/proof)
+	$(BIN)/python tools/proof.py --size large --folder .asv/proof
 
 wheel: $(READY) ## build the wheel into dist/
 	rm -rf dist
