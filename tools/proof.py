@@ -104,7 +104,8 @@ def kinds(step_ns: float, overhead_ns: float) -> dict[str, Plant]:
     )
     on_device = (
         "\n\n_plain_positions = host_positions\n\n\ndef host_positions(position):\n"
-        "    if position.dtype == mx.int64:\n        position = position.astype(mx.int32)\n        mx.eval(position)\n"
+        "    if position.dtype == mx.int64:\n        position = position.astype(mx.int32)\n"
+        "        mx.eval(position)\n"
         "    return _plain_positions(position)\n"
     )
     others = [
@@ -252,14 +253,15 @@ def make_pulls(clone: Path, size: Size, plants: dict[str, Plant]) -> list[tuple[
 
 
 CALIBRATE = """
-import json, sys
-from benchmarks.common import Step, quartile, timed
+import json
+import numpy as np
 import mlxcache
+from benchmarks.common import Step, timed
 
 def seconds():
     step = Step("int32", 1024)
     run = timed(step, step.rewind)
-    return quartile([run() for _ in range(1500)])
+    return float(np.quantile([run() for _ in range(1500)], 0.25))
 
 plain = seconds()
 cls = mlxcache.MLXSequenceCache
@@ -397,8 +399,8 @@ class Proof:
         """One pull request: its verdict and the comment."""
         bench = [word for pattern in self.size.bench for word in ("--bench", pattern)]
         told = self.mlxcache(
-            "compare", "main-line", head, "--measure", "--results", str(self.results), "--config", str(self.config),
-            "--rounds", str(self.size.rounds), "--format", "json", *bench, good=(0, 1, 3),
+            "compare", "main-line", head, "--measure", "--results", str(self.results),
+            "--config", str(self.config), "--rounds", str(self.size.rounds), "--format", "json", *bench, good=(0, 1, 3),
         )  # fmt: skip
         found = json.loads(told)
         (self.folder / "comparison.json").write_text(told)
@@ -489,10 +491,11 @@ def report(facts: dict[str, Any]) -> str:
 
 def passed(facts: dict[str, Any]) -> list[str]:
     """What a run must reach whatever the machine does; empty if it did."""
-    wrong = []
-    for hit in facts["history"]:
-        if hit["planted"] == "wait 20%" and not hit["found"]:
-            wrong.append(f"the history does not name {hit['commit']} with {hit['planted']}")
+    wrong = [
+        f"the history does not name {hit['commit']} with {hit['planted']}"
+        for hit in facts["history"]
+        if hit["planted"] == "wait 20%" and not hit["found"]
+    ]
     for pull in facts["pulls"]:
         if pull["planted"] == "held slice" and pull["verdict"] != "regression":
             wrong.append(f"a pull request with a held slice is {pull['verdict']}")
