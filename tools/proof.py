@@ -333,7 +333,7 @@ class Proof:
         """asv's configuration of the clone: one environment without the peers, builds kept."""
         import asv.util
 
-        conf = asv.util.load_json(str(self.clone / "asv.conf.json"))
+        conf = asv.util.load_json(str(self.clone / "asv.conf.json"), js_comments=True)
         conf["matrix"]["req"].pop("pip+mlx-lm", None)
         conf["branches"] = ["main-line"]
         conf["results_dir"] = str(self.results)
@@ -400,7 +400,8 @@ class Proof:
         bench = [word for pattern in self.size.bench for word in ("--bench", pattern)]
         told = self.mlxcache(
             "compare", "main-line", head, "--measure", "--results", str(self.results),
-            "--config", str(self.config), "--rounds", str(self.size.rounds), "--format", "json", *bench, good=(0, 1, 3),
+            "--config", str(self.config), "--rounds", str(self.size.rounds), "--format", "json",
+            *bench, good=(0, 1, 3),
         )  # fmt: skip
         found = json.loads(told)
         (self.folder / "comparison.json").write_text(told)
