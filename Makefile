@@ -78,6 +78,9 @@ wheel: $(READY) ## build the wheel into dist/
 	rm -rf dist
 	$(BIN)/python -m build --wheel --outdir dist
 
+site: $(READY) ## the static site of RESULTS, in site/
+	$(BIN)/mlxcache dashboard --results "$(RESULTS)" --repo . --out site
+
 detector-table: $(READY) ## remake docs/detector.md and .json (six minutes)
 	PYTHONPATH=. $(BIN)/python tools/detector_table.py
 

@@ -103,11 +103,15 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
             print("mlxcache bench: everything was measured already", file=sys.stderr)
             return 0
         return _told(nothing_written(said, shard), status)
-    relative = [str(path.relative_to(results)) for path in files]
-    append_record(results / machine.key, run_record(machine, before, after, arguments, status, relative))
-    if args.collect:
-        collect(results, files, args.collect)
-    print(summarise(results, files, machine, (before, after)))
+    try:
+        relative = [str(path.relative_to(results)) for path in files]
+        append_record(results / machine.key, run_record(machine, before, after, arguments, status, relative))
+        if args.collect:
+            collect(results, files, args.collect)
+        print(summarise(results, files, machine, (before, after)))
+    except OSError as error:  # such as a full disk: what asv wrote is whole
+        print(f"mlxcache bench: {error}; the results of this run are complete in {results}", file=sys.stderr)
+        return NOT_DONE
     if status:
         print(f"mlxcache bench: asv ended with status {status}; what had finished is kept", file=sys.stderr)
     return _told(judge_run(results, files, since), status)
