@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from mlxcache.attend import update_and_attend
     from mlxcache.cache import AttendSpec, MaskKind, MLXCache
+    from mlxcache.cells import MLXCellCache
     from mlxcache.layout import CacheConfig, CapacityError, LayerConfig, LayerPolicy
     from mlxcache.pool import Pool
     from mlxcache.positions import host_positions
+    from mlxcache.quantized_pool import QuantizedPool
     from mlxcache.registry import cache_kinds, make_cache, register_cache
     from mlxcache.sequence import MLXSequenceCache
 
@@ -26,9 +28,11 @@ __all__ = [
     "LayerConfig",
     "LayerPolicy",
     "MLXCache",
+    "MLXCellCache",
     "MLXSequenceCache",
     "MaskKind",
     "Pool",
+    "QuantizedPool",
     "cache_kinds",
     "host_positions",
     "make_cache",
@@ -43,9 +47,11 @@ _HOME = {
     "LayerConfig": "layout",
     "LayerPolicy": "layout",
     "MLXCache": "cache",
+    "MLXCellCache": "cells",
     "MLXSequenceCache": "sequence",
     "MaskKind": "cache",
     "Pool": "pool",
+    "QuantizedPool": "quantized_pool",
     "cache_kinds": "registry",
     "host_positions": "positions",
     "make_cache": "registry",

@@ -59,10 +59,15 @@ def update_and_attend(
             f"q: got shape {q_shape} with k of shape {k_shape}, expected batch 1, the head_dim of k, and a "
             "number of heads that is a multiple of k's"
         )
-    keys, values, kind, mask = cache.update_and_fetch(layer, positions, k, v)
+    keys, values, kind, mask = cache.update_and_gather(layer, positions, k, v)
     if keys.dtype != q.dtype:
         keys, values = keys.astype(q.dtype), values.astype(q.dtype)
+    batch = keys.shape[0]
+    if batch > 1:  # the tokens of each sequence as one of a batch
+        q = q.reshape(q_shape[1], batch, count // batch, q_shape[3]).transpose(1, 0, 2, 3)
     out = mx.fast.scaled_dot_product_attention(q, keys, values, scale=scale, mask=_mask(kind, mask))
+    if batch > 1:
+        out = out.transpose(1, 0, 2, 3).reshape(q_shape)
     return out if out_dtype is None or out.dtype == out_dtype else out.astype(out_dtype)
 
 

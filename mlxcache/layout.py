@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 STORAGE_DTYPES = ("float16", "bfloat16", "float32")
+STORAGE_BITS = (4, 8)
+GROUP_SIZES = (32, 64, 128)
 
 
 class CapacityError(ValueError):
@@ -101,6 +103,9 @@ class CacheConfig:
         kv_dtype: the storage dtype, `mx.float16`, `mx.bfloat16` or `mx.float32`.
         initial_capacity: slots allocated before the first token; clamped to what a layer can use.
         max_write: the most tokens of one step on a ring layer; None means the layer's window.
+        kv_bits: 4 or 8 stores K and V quantised, and hands them out as `kv_dtype` again; None stores them as
+            they are.
+        kv_group_size: values that share a scale and a bias, along the head's dimension: 32, 64 or 128.
 
     Raises ValueError that names the field and the value.
     """
@@ -111,6 +116,8 @@ class CacheConfig:
     kv_dtype: Any
     initial_capacity: int = 512
     max_write: int | None = None
+    kv_bits: int | None = None
+    kv_group_size: int = 64
 
     def __post_init__(self) -> None:
         _require_int("CacheConfig.capacity", self.capacity, 1)
@@ -136,6 +143,29 @@ class CacheConfig:
             raise ValueError(
                 f"CacheConfig.kv_dtype: got {self.kv_dtype!r}, expected one of {', '.join(STORAGE_DTYPES)}"
             )
+        if self.kv_bits is not None:
+            self._check_quantised()
+
+    def _check_quantised(self) -> None:
+        for name, value, known in (
+            ("kv_bits", self.kv_bits, STORAGE_BITS),
+            ("kv_group_size", self.kv_group_size, GROUP_SIZES),
+        ):
+            if isinstance(value, bool) or value not in known:
+                none = " or None" if name == "kv_bits" else ""
+                raise ValueError(
+                    f"CacheConfig.{name}: got {value!r}, expected one of {', '.join(map(str, known))}{none}"
+                )
+        for index, layer in enumerate(self.layers):
+            if layer.head_dim % self.kv_group_size:
+                raise ValueError(
+                    f"CacheConfig.kv_group_size: got {self.kv_group_size} with head_dim={layer.head_dim} in "
+                    f"layers[{index}], expected a divisor of the head_dim"
+                )
+
+    def __deepcopy__(self, memo: dict[int, object]) -> CacheConfig:
+        # Nothing in it changes, and an mx.Dtype cannot be copied; a copied cache shares its parent's config.
+        return self
 
     def layer(self, index: int) -> LayerConfig:
         """The configuration of layer `index`."""
@@ -290,6 +320,28 @@ class SequenceLayout:
         self.length = 0
         self.written = 0
         self.origins = [0] * self.config.n_layers
+
+    def held(self, layer: int) -> tuple[int, list[Run]]:
+        """What a copy of `layer` needs: the position of the oldest cell, and the runs from it to the newest.
+
+        A ring layer keeps what its promise to `rewind` takes, `window + max_write - 1` cells of those written.
+        """
+        ring = self._rings[self.group_of[layer]]
+        if ring is None or self.length == 0:
+            return 0, [Run(0, self.length)]
+        oldest = max(0, min(self.written - ring.kept, self.length))
+        first, count = (oldest - self.origins[layer]) % ring.slots, self.length - oldest
+        before = min(count, ring.slots - first)
+        return oldest, [run for run in (Run(first, before), Run(0, count - before)) if run.length]
+
+    def restore(self, length: int, written: int, oldest: Sequence[int]) -> None:
+        """Be as the layout was whose `held` cells, the oldest per layer, now lie from slot 0 on."""
+        if not 0 <= length <= written <= self.capacity or not all(0 <= first <= length for first in oldest):
+            raise ValueError(
+                f"length: got {length} with {written} written and oldest positions {list(oldest)}, "
+                f"expected 0 <= oldest <= length <= written <= capacity={self.capacity}"
+            )
+        self.length, self.written, self.origins = length, written, list(oldest)
 
     def oldest_restart(self) -> int:
         """The lowest position above 0 at which a step may start (0 always may, on a layer of its own window)."""

@@ -7,7 +7,11 @@ what they read before the next write is evaluated.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Protocol
+
 import mlx.core as mx
+import numpy as np
 
 
 class Pool:
@@ -23,7 +27,7 @@ class Pool:
     Raises ValueError for sizes out of range.
     """
 
-    __slots__ = ("array", "dtype", "head_dim", "max_slots", "n_kv_heads", "slots")
+    __slots__ = ("array", "head_dim", "max_slots", "n_kv_heads", "slots")
 
     def __init__(
         self, initial_slots: int, max_slots: int, n_kv_heads: int, head_dim: int, dtype: mx.Dtype
@@ -39,12 +43,21 @@ class Pool:
         self.max_slots = max_slots
         self.n_kv_heads = n_kv_heads
         self.head_dim = head_dim
-        self.dtype = dtype
         self.slots = min(initial_slots, max_slots)
         #: The cells. Index it, but do not keep it or a slice of it over a write.
         self.array = mx.zeros((1, n_kv_heads, self.slots, head_dim), dtype)
         # A lazy array belongs to the stream of the thread that made it; a cache may be used from another.
         mx.eval(self.array)
+
+    @property
+    def dtype(self) -> mx.Dtype:
+        """The storage dtype."""
+        return self.array.dtype
+
+    @property
+    def planes(self) -> tuple[Pool, ...]:
+        """The plain pools that hold the bytes: this one."""
+        return (self,)
 
     @property
     def nbytes(self) -> int:
@@ -56,16 +69,32 @@ class Pool:
 
         Raises ValueError, and changes nothing, for another shape or a run outside `[0, max_slots)`.
         """
-        shape = tuple(update.shape)
-        if len(shape) != 4 or (shape[0], shape[1], shape[3]) != (1, self.n_kv_heads, self.head_dim):
-            raise ValueError(f"update: got shape {shape}, expected [1, {self.n_kv_heads}, n, {self.head_dim}]")
-        stop = start + shape[2]
-        if start < 0 or shape[2] < 1 or stop > self.max_slots:
+        count = check_update(self, update)
+        stop = start + count
+        if start < 0 or count < 1 or stop > self.max_slots:
             raise ValueError(
-                f"update: got {shape[2]} cells at slot {start}, expected a run inside [0, {self.max_slots})"
+                f"update: got {count} cells at slot {start}, expected a run inside [0, {self.max_slots})"
             )
         self.reserve(stop)
         self.array[:, :, start:stop] = update
+
+    def write_cells(self, indices: Sequence[int] | np.ndarray, update: mx.array) -> None:
+        """Place `update`, `[1, H, n, D]`, at `n` distinct slots in any order; grows and casts as `write` does.
+
+        Raises ValueError, and changes nothing, for another shape, for indices that repeat, and for one outside
+        `[0, max_slots)`.
+        """
+        count = check_update(self, update)
+        index = cell_index(indices, count, self.max_slots)
+        self.reserve(int(max(indices)) + 1)
+        self.place(index, update)
+
+    def place(self, index: mx.array, update: mx.array) -> None:
+        """Do what `write_cells` does, unchecked and inside the slots there are; `index` is from `cell_index`."""
+        if update.dtype != self.dtype:
+            update = update.astype(self.dtype)
+        # Three times as fast as `array[:, :, index] = update` (12 us against 32 at 4 cells, 37 against 123 at 32).
+        self.array = mx.put_along_axis(self.array, index, update, 2)
 
     def read(self, start: int, length: int) -> mx.array:
         """Cells `[start, start + length)` as `[1, H, length, D]`.
@@ -76,6 +105,11 @@ class Pool:
         if start < 0 or length < 0 or stop > self.slots:
             raise ValueError(f"read: got slots [{start}, {stop}), expected a run inside [0, {self.slots})")
         return self.array[:, :, start:stop]
+
+    def gather(self, rows: mx.array) -> mx.array:
+        """Cells as `[B, H, n, D]`, copied; `rows` is from `row_index`, for the slots there are now."""
+        # By rows of D values, which MLX copies whole: 156 us for 1024 cells of 8 heads where take needs 6500.
+        return self.array.reshape(self.n_kv_heads * self.slots, self.head_dim)[rows]
 
     def reserve(self, slots: int) -> None:
         """Grow until `slots` cells are there: doubling, at most `max_slots`; cells stay, new ones are zero.
@@ -103,3 +137,43 @@ class Pool:
         cells = cells.view(wide)
         rolled = mx.concatenate([cells[:, :, shift:], cells[:, :, :shift]], axis=2)
         self.array = rolled.view(self.dtype)
+
+
+class PoolShape(Protocol):
+    """What a pool is to the checks: the shape of its cells."""
+
+    n_kv_heads: int
+    head_dim: int
+
+
+def check_update(pool: PoolShape, update: mx.array) -> int:
+    """The number of cells in `update`; a ValueError where it is not `[1, H, n, D]`."""
+    shape = tuple(update.shape)
+    if len(shape) != 4 or (shape[0], shape[1], shape[3]) != (1, pool.n_kv_heads, pool.head_dim):
+        raise ValueError(f"update: got shape {shape}, expected [1, {pool.n_kv_heads}, n, {pool.head_dim}]")
+    return int(shape[2])
+
+
+def row_index(cells: np.ndarray, n_kv_heads: int, slots: int) -> mx.array:
+    """Slots `[B, n]` as the index that `Pool.gather` takes of a pool with `slots` slots: `[B, H, n]`, uint32."""
+    heads = np.arange(n_kv_heads, dtype=np.uint32) * np.uint32(slots)
+    return mx.array(heads[None, :, None] + cells.astype(np.uint32)[:, None, :])
+
+
+def cell_index(indices: Sequence[int] | np.ndarray, count: int, max_slots: int) -> mx.array:
+    """Distinct slots as the index that `Pool.place` takes, uint32 `[1, 1, count, 1]`.
+
+    Raises ValueError for another count, an index outside `[0, max_slots)` and one that repeats.
+    """
+    array = np.asarray(indices)
+    if count < 1 or array.shape != (count,) or array.dtype.kind not in "iu":
+        raise ValueError(
+            f"indices: got {array.dtype} of shape {array.shape}, expected {max(count, 1)} integers, 1-D"
+        )
+    if array.min() < 0 or array.max() >= max_slots:
+        raise ValueError(
+            f"indices: got slots {array.min()} to {array.max()}, expected them inside [0, {max_slots})"
+        )
+    if np.unique(array).size != count:
+        raise ValueError(f"indices: got {count} slots of which some repeat, expected distinct ones")
+    return mx.array(array.astype(np.uint32)[None, None, :, None])

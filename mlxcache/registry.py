@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mlxcache.cache import MLXCache
+from mlxcache.cells import MLXCellCache
 from mlxcache.layout import CacheConfig
 from mlxcache.sequence import MLXSequenceCache
 
-_KINDS: dict[str, Callable[[CacheConfig], MLXCache]] = {"sequence": MLXSequenceCache}
+_KINDS: dict[str, Callable[[CacheConfig], MLXCache]] = {"cell": MLXCellCache, "sequence": MLXSequenceCache}
 
 
 def register_cache(kind: str, make: Callable[[CacheConfig], MLXCache]) -> None:

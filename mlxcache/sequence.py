@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import mlx.core as mx
 import numpy as np
 
-from mlxcache.cache import AttendSpec, MaskKind, MLXCache, Positions, check_cells, check_layer, position_array
-from mlxcache.layout import CacheConfig, LayerConfig, SequenceLayout, StepPlan
-
-_FULL = slice(None)
+from mlxcache.cache import (
+    AttendSpec,
+    LayerBytes,
+    LayerWork,
+    MaskKind,
+    MLXCache,
+    Positions,
+    StepMask,
+    check_layer,
+    position_array,
+)
+from mlxcache.layout import CacheConfig, Run, SequenceLayout, StepPlan
+from mlxcache.masks import band_mask
 
 
 class MLXSequenceCache(MLXCache):
@@ -26,7 +38,6 @@ class MLXSequenceCache(MLXCache):
         layout = SequenceLayout(config)
         super().__init__(config, [layout.max_slots(layer) for layer in range(config.n_layers)])
         self._layout = layout
-        self._n_layers = config.n_layers
         self._group_of = layout.group_of
         self._step = _Step(-1, -1, b"", len(layout.groups))
         self._bands: dict[int, mx.array] = {}
@@ -55,44 +66,76 @@ class MLXSequenceCache(MLXCache):
         self._bands.clear()
         self._layout.clear()
 
+    @property
+    def oldest_restart(self) -> int:
+        """The lowest `new_len` above 0 that `rewind` takes: 0 where it takes them all."""
+        return self._layout.oldest_restart()
+
+    @property
+    def written(self) -> int:
+        """One more than the highest position written since the cache was last empty."""
+        return self._layout.written
+
+    def held(self, layer: int) -> tuple[int, LayerBytes]:
+        """What `restore` needs of a layer: the oldest position, and the cells from it to the newest.
+
+        Not evaluated. Drop it before the next step is evaluated, or that step copies the pool.
+        """
+        check_layer(layer, self._n_layers)
+        oldest, runs = self._layout.held(layer)
+        return oldest, self._held(layer, runs)
+
+    def restore(self, written: int, length: int, layers: Sequence[tuple[int, LayerBytes]]) -> None:
+        """Hold what another cache of the same config held, rewinds included, by its `held` of every layer.
+
+        Raises ValueError for another number of layers, cells or sizes, and nothing has changed then.
+        """
+        self._check_bytes([stored for _, stored in layers], [length - oldest for oldest, _ in layers])
+        self._layout.restore(length, written, [oldest for oldest, _ in layers])
+        self._forget_step()
+        for layer, (oldest, stored) in enumerate(layers):
+            if length > oldest:
+                self._put_back(layer, Run(0, length - oldest), stored)
+
     def update_and_fetch(self, layer: int, positions: Positions, k: mx.array, v: mx.array) -> AttendSpec:
         """See `MLXCache.update_and_fetch`; the positions are one run that starts at most at `length`.
 
         Raises ValueError, beyond what the base class says, for a gap, a negative start, and a start that a ring
         layer no longer holds.
         """
-        if not 0 <= layer < self._n_layers:
-            check_layer(layer, self._n_layers)
         step = self._step
         count = len(positions)
-        if count != step.count or positions[0] != step.start or (count > 1 and not step.is_run(positions)):
+        if (
+            not 0 <= layer < self._n_layers
+            or count != step.count
+            or positions[0] != step.start
+            or (count > 1 and not step.is_run(positions))
+        ):
+            check_layer(layer, self._n_layers)
             step = self._next_step(positions)
         layout = self._layout
-        group = self._group_of[layer]
-        served = step.served[group]
+        served = step.served[self._group_of[layer]]
         if served is None or layout.origins[layer] != served.origin:
             served = self._serve(step, layer)
-        shape = served.shape
-        if k.shape != shape or v.shape != shape:
-            check_cells(k, v, layout.groups[group], count)
-        # Every check is behind us: from here on the step is done whole.
-        key_pool = self._key_pools[layer]
-        value_pool = self._value_pools[layer]
-        if served.slots > key_pool.slots or served.plan.roll:
-            for pool in (key_pool, value_pool):
-                if served.plan.roll:
-                    pool.roll(served.plan.roll)
-                pool.reserve(served.slots)
-        keys = key_pool.array
-        values = value_pool.array
-        keys[served.write] = k
-        values[served.write] = v
-        if layout.length < step.stop or served.plan.roll:
+        spec = self._store(layer, served.work, k, v)
+        if layout.length < step.stop or served.work.roll:
             layout.commit(layer, served.plan)
         self._step = step
-        return AttendSpec(keys[served.read], values[served.read], served.kind, served.mask)
+        return spec
+
+    def mask_for(self, layer: int, positions: Positions, gather: bool = False) -> StepMask:
+        """See `MLXCache.mask_for`."""
+        check_layer(layer, self._n_layers)
+        step = self._next_step(positions)
+        work = self._serve(step, layer).work
+        return StepMask(work.kind, work.mask, work.span)
 
     def _next_step(self, positions: Positions) -> _Step:
+        if len(positions) == 1 and type(positions[0]) is int:
+            # A decode step without NumPy: between two steps of a model its code falls out of the CPU's caches,
+            # and what takes 10 us in a loop takes 100.
+            self._layout.check(positions[0], 1)
+            return _Step(positions[0], 1, b"", len(self._layout.groups))
         array = position_array(positions)
         start, count = int(array[0]), len(array)
         run = np.arange(start, start + count)
@@ -116,7 +159,8 @@ class MLXSequenceCache(MLXCache):
             kind = MaskKind.NONE
         elif window is not None and window < plan.read.length:
             kind, mask = MaskKind.EXPLICIT, self._band(window, step.count, plan.read.length)
-        served = _Served(plan, layout.origins[layer], cells, kind, mask)
+        work = LayerWork(cells, step.count, plan.write, plan.read, kind, mask, plan.roll)
+        served = _Served(plan, layout.origins[layer], work)
         step.served[group] = served
         return served
 
@@ -150,34 +194,9 @@ class _Step:
         return np.array_equal(np.asarray(positions), np.arange(self.start, self.stop))
 
 
-class _Served:
-    """A plan in the form that the layers of one group use it: ready index objects, the shape to expect."""
+class _Served(NamedTuple):
+    """A plan and its work, for the layers of one group whose pool begins at position `origin`."""
 
-    __slots__ = ("kind", "mask", "origin", "plan", "read", "shape", "slots", "write")
-
-    def __init__(
-        self, plan: StepPlan, origin: int, cells: LayerConfig, kind: MaskKind, mask: mx.array | None
-    ) -> None:
-        self.plan = plan
-        self.origin = origin  # of the layers that this plan suits, before a roll
-        self.shape = (1, cells.n_kv_heads, plan.tokens, cells.head_dim)
-        self.slots = plan.read.stop
-        # MLX indexes 20 % faster with (:, :, run) than with (..., run, :).
-        self.write = (_FULL, _FULL, slice(plan.write.start, plan.write.stop))
-        self.read = (_FULL, _FULL, slice(plan.read.start, plan.read.stop))
-        self.kind = kind
-        self.mask = mask
-
-
-def band_mask(window: int, count: int, span: int) -> mx.array:
-    """Which of `span` keys, oldest first, each of the newest `count` queries sees through a window.
-
-    Returns bool `[1, 1, count, span]`, true where `span - count - window < j - i <= span - count`. Made on the
-    host from one row, and evaluated: a mask that outlives its step must not hang on the stream that made it.
-    """
-    row = np.zeros(span + count - 1, dtype=np.bool_)
-    newest = span - count  # what query 0 sees last
-    offset = count - 1  # row[offset + j - i]
-    row[max(0, offset + newest - window + 1) : offset + newest + 1] = True
-    rows = np.lib.stride_tricks.as_strided(row[offset:], (count, span), (-row.itemsize, row.itemsize))
-    return mx.array(rows.copy()[None, None])  # mlx takes no negative strides
+    plan: StepPlan
+    origin: int
+    work: LayerWork

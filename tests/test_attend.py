@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mlxcache import MLXSequenceCache, update_and_attend
-from mlxcache.cache import AttendSpec, MaskKind, MLXCache
+from mlxcache.cache import AttendSpec, MaskKind, MLXCache, StepMask
 from tests.helpers import config, fill, state, tokens
 from tests.oracle import OracleCache, attend
 
@@ -97,6 +97,9 @@ def test_an_explicit_mask_must_be_there() -> None:
 
         def update_and_fetch(self, layer, positions, k, v) -> AttendSpec:
             return AttendSpec(k, v, MaskKind.EXPLICIT, None)
+
+        def mask_for(self, layer, positions, gather=False) -> StepMask:
+            return StepMask(MaskKind.EXPLICIT, None, 1)
 
         def can_extend(self, count: int) -> bool:
             return False

@@ -1,0 +1,110 @@
+"""A whole model of mlx-lm, on our caches and on mlx-lm's own: what a user's tokens per second become."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+
+from .common import Timed, once, ratio, synchronise, timed
+from .ratios import Ratio
+
+try:
+    from mlx_lm.models import cache as lm_cache
+    from mlx_lm.models import gemma3_text, llama
+except ImportError:
+    lm_cache = None
+try:
+    from mlxcache import mlx_lm as adapter
+except ImportError:  # a commit before the adapter, or no mlx-lm
+    adapter = None  # type: ignore[assignment]
+
+# Many layers and small matrices: the cache's share of a token is as large as a model can make it. 16 layers are
+# Llama 3.2 1B's; hidden 128 keeps a token on a CPU at a few milliseconds.
+LAYERS = 16
+CONTEXT = 320
+CHUNK = 64
+TOKENS = 8
+
+
+def _model(name: str) -> Any:
+    sizes = {
+        "model_type": name,
+        "hidden_size": 128,
+        "num_hidden_layers": LAYERS,
+        "intermediate_size": 256,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 64,
+        "rms_norm_eps": 1e-5,
+        "vocab_size": 256,
+    }
+    mx.random.seed(0)
+    if name == "llama":
+        model = llama.Model(llama.ModelArgs(**sizes, tie_word_embeddings=False))
+    else:  # two sliding layers for each full one, and a context that has wrapped the window twice
+        sliding = {"sliding_window": 128, "sliding_window_pattern": 3, "query_pre_attn_scalar": 64}
+        model = gemma3_text.Model(gemma3_text.ModelArgs(**sizes, **sliding))
+    model.set_dtype(mx.float32)
+    mx.eval(model.parameters())
+    return model
+
+
+class Generate(Timed):
+    """Eight greedy tokens behind 320, one evaluation a token; 8 / time is tokens per second."""
+
+    # host: positions are counted on the host, as mlx-lm's models need none. int32, int64: read from an array in
+    # every layer, as a backend does that gets them from a compiled program.
+    params = (["llama", "gemma3_text"], ["mlx-lm", "sequence", "cell"], ["host", "int32", "int64"])
+    param_names = ("model", "cache", "path")
+    repeat = (5, 20, 0.4)
+
+    def setup(self, model: str, cache: str, path: str) -> None:
+        if lm_cache is None or (cache != "mlx-lm" and adapter is None):
+            raise NotImplementedError("needs mlx-lm and a commit of mlxcache with the adapter")
+        if cache == "mlx-lm" and path != "host":
+            raise NotImplementedError("mlx-lm's caches read no position arrays")
+        self.model = once(model, lambda: _model(model))
+        # A copy for every sample, since a ring of mlx-lm's cannot be taken back; its first token pays for it.
+        filled, token = once((model, cache, path), lambda: self._fill(cache, path))
+        self.cache, self.token = copy.deepcopy(filled), token
+        self.decode(2)
+
+    def _fill(self, cache: str, path: str) -> tuple[Any, Any]:
+        if cache == "mlx-lm":
+            made: Any = lm_cache.make_prompt_cache(self.model)
+        else:
+            dtype = None if path == "host" else getattr(mx, path)
+            config = adapter.config_for(self.model, 1024, prefill_step_size=CHUNK)
+            made = adapter.make_prompt_cache(self.model, cache, config, position_dtype=dtype)
+        prompt = mx.array(np.arange(CONTEXT) % 256)
+        for start in range(0, CONTEXT, CHUNK):
+            logits = self.model(prompt[None, start : start + CHUNK], cache=made)
+            mx.eval(logits, [layer.state for layer in made])
+        token = mx.argmax(logits[:, -1:], axis=-1)
+        mx.eval(token)
+        return made, token
+
+    def decode(self, count: int) -> None:
+        """Greedy tokens, one evaluation each."""
+        for _ in range(count):
+            self.token = mx.argmax(self.model(self.token, cache=self.cache)[:, -1:], axis=-1)
+            synchronise([self.token])
+
+    def time_tokens(self, model: str, cache: str, path: str) -> None:
+        self.decode(TOKENS)
+
+
+class ModelRatio(Ratio):
+    """One greedy token on our cache over one on mlx-lm's, each going on from 320: below 1 is faster."""
+
+    params = (["llama", "gemma3_text"], ["sequence", "cell"], ["host", "int32", "int64"])
+    param_names = ("model", "cache", "path")
+
+    def track_over_mlx_lm(self, model: str, cache: str, path: str) -> float:
+        mine, theirs = Generate(), Generate()
+        mine.setup(model, cache, path)
+        theirs.setup(model, "mlx-lm", "host")
+        return ratio(timed(lambda: mine.decode(1)), timed(lambda: theirs.decode(1)), rounds=200)

@@ -1,0 +1,328 @@
+"""One layer of a shared cache in the form that a model of mlx-lm expects; see `mlxcache.mlx_lm`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+
+from mlxcache.cache import LayerBytes, MaskKind, MLXCache, Positions, StepMask
+from mlxcache.cell_layout import CellLayout
+from mlxcache.cells import MLXCellCache
+from mlxcache.layout import CacheConfig
+from mlxcache.masks import band_mask
+from mlxcache.positions import host_positions
+from mlxcache.prompt_state import READER, layer_state
+from mlxcache.sequence import MLXSequenceCache
+
+
+class StepPositions:
+    """The positions of the step in progress, made once and read by every layer."""
+
+    def __init__(self, dtype: mx.Dtype | None) -> None:
+        # An mx.Dtype refuses to be compared with None.
+        if dtype is not None and dtype not in (mx.int32, mx.int64):
+            raise ValueError(f"position_dtype: got {dtype}, expected None, mlx.core.int32 or mlx.core.int64")
+        self._wide = dtype is not None and dtype == mx.int64
+        self._on_device = dtype is not None
+        self.step: tuple[tuple[int, ...], int] | None = None
+        self.stops: tuple[int, ...] = ()
+        self._host: np.ndarray | list[int] = []
+        self._array: mx.array | None = None
+
+    def take(self, starts: tuple[int, ...], count: int) -> None:
+        """Be of a step of `count` tokens for each sequence, from these positions."""
+        self.step = (starts, count)
+        self.stops = tuple(start + count for start in starts)
+        if self._on_device:
+            host = [start + i for start in starts for i in range(count)]
+            self._array = mx.array(host, mx.int64 if self._wide else mx.int32)
+        elif count == 1:
+            self._host = list(starts)
+        else:
+            self._host = (np.array(starts, np.int32)[:, None] + np.arange(count, dtype=np.int32)).reshape(-1)
+
+    def read(self) -> Positions:
+        """The positions on the host, through the array if there is one."""
+        if self._array is None:
+            host = self._host
+            return host if type(host) is list else host.data  # type: ignore[union-attr]
+        return host_positions(self._array)
+
+
+class LayerCache(ABC):
+    """What both kinds have in common of mlx-lm's protocol.
+
+    All layers of a prompt cache share `cache` and must be stepped and trimmed together, as models and mlx-lm's
+    functions do. `copy.deepcopy` of the whole list gives a fork that shares no state with its parent.
+    """
+
+    cache: MLXCache
+    layer: int
+    offset: int | mx.array
+
+    def __init__(self, layer: int, positions: StepPositions) -> None:
+        self.layer = layer
+        self._positions = positions
+
+    @abstractmethod
+    def update_and_fetch(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
+        """Store `[B, H, T, D]` and return what the step attends to, `[B, H, S, D]` in the dtype of `keys`."""
+
+    @abstractmethod
+    def _step_mask(self, count: int) -> StepMask: ...
+
+    def make_mask(
+        self, N: int, return_array: bool = False, window_size: int | None = None
+    ) -> mx.array | str | None:
+        """The mask of the next step of N tokens: None, "causal" or bool `[B, 1, N, S]`, as mlx-lm's models ask.
+
+        Raises ValueError for a `window_size` other than the layer's.
+        """
+        window = self.cache.config.layer(self.layer).policy.window
+        if window_size is not None and window_size != window:
+            raise ValueError(
+                f"window_size: got {window_size} for layer {self.layer} with window={window}, expected the same; "
+                "make the config with LayerPolicy.ring(window_size)"
+            )
+        kind, mask, span = self._step_mask(N)
+        if kind is MaskKind.EXPLICIT:
+            return mask
+        if kind is MaskKind.CAUSAL:
+            return band_mask(span, N, span) if return_array else "causal"
+        return None
+
+    def size(self) -> int:
+        """Tokens held, the longest sequence's in a batch."""
+        return self._length()
+
+    def empty(self) -> bool:
+        """Whether no token is held."""
+        return self._length() == 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of this layer's pools: keys and values."""
+        return self.cache.layer_nbytes(self.layer)
+
+    @property
+    def meta_state(self) -> str:
+        """Empty: what it would say is in `state`. For versions of mlx-lm that ask."""
+        return ""
+
+    @property
+    @abstractmethod
+    def state(self) -> Any:
+        """Arrays from which `from_state` makes the same layer again; evaluating them evaluates the pools."""
+
+    @abstractmethod
+    def _length(self) -> int: ...
+
+
+class SequenceLayerCache(LayerCache):
+    """One layer of an `MLXSequenceCache`, batch 1."""
+
+    def __init__(self, cache: MLXSequenceCache, layer: int, positions: StepPositions) -> None:
+        super().__init__(layer, positions)
+        self.cache: MLXSequenceCache = cache
+        self.offset: int = cache.length
+
+    @classmethod
+    def over(cls, cache: MLXSequenceCache, position_dtype: mx.Dtype | None = None) -> list[SequenceLayerCache]:
+        """A prompt cache: one object per layer of `cache`, going on at its length."""
+        positions = StepPositions(position_dtype)
+        return [cls(cache, layer, positions) for layer in range(cache.config.n_layers)]
+
+    def update_and_fetch(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
+        """See `LayerCache.update_and_fetch`."""
+        count = keys.shape[2]
+        stored, other, _, _ = self.cache.update_and_fetch(self.layer, self._step(count), keys, values)
+        self.offset += count
+        dtype = keys.dtype
+        if dtype != self.cache.config.kv_dtype:
+            return stored.astype(dtype), other.astype(dtype)
+        return stored, other
+
+    def is_trimmable(self) -> bool:
+        """Whether any number of tokens can be taken back: not once a ring layer has dropped some."""
+        return self.cache.oldest_restart == 0
+
+    def trim(self, n: int) -> int:
+        """Take back the newest `n` tokens, or all; the number taken, 0 where a ring layer has dropped too many.
+
+        It may work where `is_trimmable` says no: that speaks for every `n`.
+        """
+        target = max(0, self.offset - n)
+        if self.cache.length > target and not self.cache.rewind(target):
+            return 0
+        taken = self.offset - target
+        self.offset = target
+        return taken
+
+    @property
+    def state(self) -> Any:
+        """See `LayerCache.state`."""
+        oldest, stored = self.cache.held(self.layer)
+        facts = {"oldest": oldest, "length": self.cache.length, "written": self.cache.written}
+        return layer_state("sequence", self.cache.config, self.layer, stored, facts)
+
+    @classmethod
+    def from_state(cls, state: Sequence[Any], meta_state: str = "") -> SequenceLayerCache:
+        """A layer from its `state`; the layers of a prompt cache come in order, and share one cache again.
+
+        Raises ValueError for a layer out of order and a state of another kind.
+        """
+        return READER.read(_SequenceKind(), state)
+
+    def _step(self, count: int) -> Positions:
+        positions = self._positions
+        step = positions.step
+        if step is None or step[0][0] != self.offset or step[1] != count:
+            positions.take((self.offset,), count)
+        return positions.read()
+
+    def _step_mask(self, count: int) -> StepMask:
+        if count == 1:
+            return StepMask(MaskKind.NONE, None, 0)  # whatever the layer: its one query sees all that is read
+        return self.cache.mask_for(self.layer, self._step(count))
+
+    def _length(self) -> int:
+        return self.offset
+
+
+class CellLayerCache(LayerCache):
+    """One layer of an `MLXCellCache` for the sequences of a model's batch.
+
+    The steps are declared here, at the first layer that is asked for a mask or served.
+    """
+
+    def __init__(
+        self, cache: MLXCellCache, layer: int, seq_ids: tuple[int, ...], positions: StepPositions
+    ) -> None:
+        super().__init__(layer, positions)
+        self.cache: MLXCellCache = cache
+        self.seq_ids = seq_ids
+        self._starts = tuple(cache.next_position(seq) for seq in seq_ids)
+
+    @classmethod
+    def over(
+        cls, cache: MLXCellCache, seq_ids: Sequence[int], position_dtype: mx.Dtype | None = None
+    ) -> list[CellLayerCache]:
+        """A prompt cache for these sequences: one object per layer, going on at each one's newest position."""
+        ids = tuple(CellLayout.check_seq(f"seq_ids[{i}]", seq) for i, seq in enumerate(seq_ids))
+        if not ids or len(set(ids)) != len(ids):
+            raise ValueError(f"seq_ids: got {list(ids)}, expected at least one id, and each once")
+        positions = StepPositions(position_dtype)
+        return [cls(cache, layer, ids, positions) for layer in range(cache.config.n_layers)]
+
+    @property
+    def offset(self) -> int | mx.array:  # type: ignore[override]
+        """The next position: an int for one sequence, int32 `[B]` for a batch, as `mx.fast.rope` takes both."""
+        return self._starts[0] if len(self._starts) == 1 else mx.array(self._starts, mx.int32)
+
+    def update_and_fetch(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
+        """See `LayerCache.update_and_fetch`."""
+        batch, _, count, _ = keys.shape
+        if batch != len(self.seq_ids):
+            raise ValueError(
+                f"keys: got shape {tuple(keys.shape)}, expected batch {len(self.seq_ids)} for {self.seq_ids}"
+            )
+        positions, fetch = self._step(count), self.cache.update_and_gather
+        if batch == 1:
+            stored, other, _, _ = fetch(self.layer, positions, keys, values)
+        else:
+            stored, other, _, _ = fetch(self.layer, positions, _flat(keys), _flat(values))
+            if stored.shape[0] != batch:
+                shape = (batch, *stored.shape[1:])
+                stored, other = mx.broadcast_to(stored, shape), mx.broadcast_to(other, shape)
+        self._starts = self._positions.stops
+        dtype = keys.dtype
+        if dtype != self.cache.config.kv_dtype:
+            return stored.astype(dtype), other.astype(dtype)
+        return stored, other
+
+    def is_trimmable(self) -> bool:
+        """Always: cells are kept until they are removed."""
+        return True
+
+    def trim(self, n: int) -> int:
+        """Take back the newest `n` tokens of every sequence, or all it has; the most that were taken from one."""
+        targets = tuple(max(0, start - n) for start in self._starts)
+        for seq, target in zip(self.seq_ids, targets, strict=True):
+            if self.cache.next_position(seq) > target:
+                self.cache.seq_rm(seq, target)
+        taken = max(start - target for start, target in zip(self._starts, targets, strict=True))
+        self._starts = targets
+        self._positions.step = None  # the same positions may now come again, in a new step
+        return taken
+
+    @property
+    def state(self) -> Any:
+        """See `LayerCache.state`. Of a batch it is for evaluation only: `from_state` takes one sequence."""
+        parts = [self.cache.held(self.layer, seq) for seq in self.seq_ids]
+        if len(parts) > 1:
+            return tuple(parts)
+        facts = {"positions": self.cache.seq_positions(self.seq_ids[0]).tolist()}
+        return layer_state("cell", self.cache.config, self.layer, parts[0], facts)
+
+    @classmethod
+    def from_state(cls, state: Sequence[Any], meta_state: str = "") -> CellLayerCache:
+        """A layer from its `state`, as sequence 0 of a new cell cache; see `SequenceLayerCache.from_state`."""
+        return READER.read(_CellKind(), state)
+
+    def _step(self, count: int) -> Positions:
+        positions = self._positions
+        step = (self._starts, count)
+        if positions.step != step:
+            if positions.step is not None and positions.step[0] == self._starts and self.cache.step_served == 0:
+                self.cache.cancel_step()  # ours, of a model's call that ended before its first layer
+            self.cache.begin_step([seq for seq in self.seq_ids for _ in range(count)])
+            positions.take(*step)
+        return positions.read()
+
+    def _step_mask(self, count: int) -> StepMask:
+        kind, mask, span = self.cache.mask_for(self.layer, self._step(count), gather=True)
+        if mask is not None and mask.shape[2] != count:
+            mask = mask.reshape(len(self.seq_ids), 1, count, span)
+        return StepMask(kind, mask, span)
+
+    def _length(self) -> int:
+        return max(self._starts)
+
+
+def _flat(array: mx.array) -> mx.array:
+    """`[B, H, T, D]` as `[1, H, B * T, D]`: the tokens of each sequence in a row."""
+    batch, heads, count, dim = array.shape
+    return array.transpose(1, 0, 2, 3).reshape(1, heads, batch * count, dim)
+
+
+class _SequenceKind:
+    kind = "sequence"
+
+    def begin(self, config: CacheConfig) -> list[SequenceLayerCache]:
+        return SequenceLayerCache.over(MLXSequenceCache(config))
+
+    def finish(self, layers: list[SequenceLayerCache], parts: list[tuple[LayerBytes, dict[str, Any]]]) -> None:
+        facts = parts[0][1]
+        layers[0].cache.restore(
+            facts["written"], facts["length"], [(each["oldest"], stored) for stored, each in parts]
+        )
+        for layer in layers:
+            layer.offset = facts["length"]
+
+
+class _CellKind:
+    kind = "cell"
+
+    def begin(self, config: CacheConfig) -> list[CellLayerCache]:
+        return CellLayerCache.over(MLXCellCache(config), [0])
+
+    def finish(self, layers: list[CellLayerCache], parts: list[tuple[LayerBytes, dict[str, Any]]]) -> None:
+        positions, cache = parts[0][1]["positions"], layers[0].cache
+        if positions:
+            cache.restore(0, positions, [stored for stored, _ in parts])
+        for layer in layers:
+            layer._starts = (cache.next_position(0),)

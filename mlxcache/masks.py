@@ -1,0 +1,20 @@
+"""Masks of a window over keys that lie in order of position."""
+
+from __future__ import annotations
+
+import mlx.core as mx
+import numpy as np
+
+
+def band_mask(window: int, count: int, span: int) -> mx.array:
+    """Which of `span` keys, oldest first, each of the newest `count` queries sees through a window.
+
+    Returns bool `[1, 1, count, span]`, true where `span - count - window < j - i <= span - count`. Made on the
+    host from one row, and evaluated: a mask that outlives its step must not hang on the stream that made it.
+    """
+    row = np.zeros(span + count - 1, dtype=np.bool_)
+    newest = span - count  # what query 0 sees last
+    offset = count - 1  # row[offset + j - i]
+    row[max(0, offset + newest - window + 1) : offset + newest + 1] = True
+    rows = np.lib.stride_tricks.as_strided(row[offset:], (count, span), (-row.itemsize, row.itemsize))
+    return mx.array(rows.copy()[None, None])  # mlx takes no negative strides

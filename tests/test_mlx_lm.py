@@ -1,0 +1,307 @@
+"""Real model classes of mlx-lm generate on our caches what they generate on mlx-lm's own."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+import pytest
+
+lm = pytest.importorskip("mlx_lm.models.cache")
+from mlx_lm.generate import generate_step  # noqa: E402
+from mlx_lm.models import gemma3_text, llama  # noqa: E402
+
+from mlxcache import CacheConfig, CapacityError, MLXCellCache  # noqa: E402
+from mlxcache.mlx_lm import cell_prompt_cache, config_for, make_prompt_cache  # noqa: E402
+
+VOCABULARY = 64
+WINDOW = 16
+
+
+def _llama() -> Any:
+    return llama.Model(
+        llama.ModelArgs(
+            model_type="llama",
+            hidden_size=32,
+            head_dim=32,
+            num_hidden_layers=3,
+            intermediate_size=48,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            rms_norm_eps=1e-5,
+            vocab_size=VOCABULARY,
+            tie_word_embeddings=False,
+        )
+    )
+
+
+def _gemma() -> Any:
+    return gemma3_text.Model(
+        gemma3_text.ModelArgs(
+            model_type="gemma3_text",
+            hidden_size=32,
+            num_hidden_layers=4,
+            intermediate_size=48,
+            num_attention_heads=4,
+            head_dim=32,
+            num_key_value_heads=2,
+            query_pre_attn_scalar=32,
+            vocab_size=VOCABULARY,
+            sliding_window=WINDOW,
+            sliding_window_pattern=2,
+        )
+    )
+
+
+@pytest.fixture(scope="module", params=[_llama, _gemma], ids=["llama", "gemma3"])
+def model(request: pytest.FixtureRequest) -> Any:
+    """A small model with random weights, wide enough apart that greedy decoding has no ties."""
+    mx.random.seed(5)
+    made = request.param()
+    made.set_dtype(mx.float32)
+    mx.eval(made.parameters())
+    return made
+
+
+def _prompt(count: int, seed: int = 0) -> mx.array:
+    return mx.array(np.random.default_rng(seed).integers(0, VOCABULARY, count))
+
+
+def _generate(model: Any, prompt_cache: Any, prompt: mx.array, count: int, chunk: int = 12) -> list[int]:
+    steps = generate_step(prompt, model, max_tokens=count, prompt_cache=prompt_cache, prefill_step_size=chunk)
+    return [int(token) for token, _ in steps]
+
+
+@pytest.fixture(scope="module")
+def expected(model: Any) -> list[int]:
+    """200 tokens after 40, on mlx-lm's cache."""
+    return _generate(model, lm.make_prompt_cache(model), _prompt(40), 200)
+
+
+@pytest.mark.parametrize("kind", ["sequence", "cell"])
+@pytest.mark.parametrize(("dtype", "chunk"), [(None, 7), (None, 64), (mx.int32, 12), (mx.int64, 12)])
+def test_generates_the_tokens_of_mlx_lm(
+    model: Any, expected: list[int], kind: Any, dtype: Any, chunk: int
+) -> None:
+    """Greedy, over a prompt in chunks shorter and longer than the window, 200 tokens, past the ring's wrap."""
+    ours = make_prompt_cache(model, kind, config_for(model, 300), position_dtype=dtype)
+    assert _generate(model, ours, _prompt(40), 200, chunk) == expected
+    assert ours[0].offset == 240
+    assert ours[0].size() == 240
+    assert not ours[0].empty()
+    assert len(set(expected)) > 5
+
+
+@pytest.mark.parametrize("kind", ["sequence", "cell"])
+@pytest.mark.parametrize("bits", [None, 8])
+def test_saves_and_loads_with_mlx_lm(
+    model: Any, expected: list[int], kind: Any, bits: int | None, tmp_path: Path
+) -> None:
+    """A prompt cache saved in the middle, loaded by mlx-lm's own function, goes on with the same tokens."""
+    options = {} if bits is None else {"kv_bits": bits, "kv_group_size": 32}
+    config = config_for(model, 300, **options)
+    whole = _generate(model, make_prompt_cache(model, kind, config), _prompt(40), 60)
+    ours = make_prompt_cache(model, kind, config)
+    first = _generate(model, ours, _prompt(40), 30)
+    # mlx-lm runs one token ahead of what it yields, so the cache holds the thirtieth already.
+    path = str(tmp_path / "cache.safetensors")
+    lm.save_prompt_cache(path, ours, {"model": "small"})
+    loaded, metadata = lm.load_prompt_cache(path, return_metadata=True)
+    assert metadata == {"model": "small"}
+    assert {layer.cache for layer in loaded} == {loaded[0].cache}
+    assert loaded[0].offset == ours[0].offset
+    assert first == whole[:30]
+    assert _generate(model, loaded, mx.array(whole[30:31]), 29) == whole[31:60]
+    assert _generate(model, ours, mx.array(whole[30:31]), 29) == whole[31:60]
+    if bits is None:
+        assert whole == expected[:60]
+
+
+@pytest.mark.parametrize("kind", ["sequence", "cell"])
+def test_an_empty_prompt_cache_is_saved_and_loaded(model: Any, kind: Any, tmp_path: Path) -> None:
+    """Nothing in it is a state like any other."""
+    path = str(tmp_path / "cache.safetensors")
+    lm.save_prompt_cache(path, make_prompt_cache(model, kind, config_for(model, 300)))
+    loaded = lm.load_prompt_cache(path)
+    assert loaded[0].empty()
+    assert len(_generate(model, loaded, _prompt(5), 3)) == 3
+
+
+@pytest.mark.parametrize("kind", ["sequence", "cell"])
+def test_trims_and_goes_on(model: Any, expected: list[int], kind: Any) -> None:
+    """Tokens trimmed and given again yield what followed them, and a trimmed layer says what it trimmed."""
+    ours = make_prompt_cache(model, kind, config_for(model, 300))
+    _generate(model, ours, _prompt(40), 10)
+    assert lm.can_trim_prompt_cache(ours)
+    assert lm.trim_prompt_cache(ours, 7) == 7
+    assert ours[-1].offset == ours[0].offset == 43
+    again = mx.array(expected[3:5])
+    assert _generate(model, ours, again, 30) == expected[5:35]
+
+
+def test_a_ring_that_dropped_tokens_is_not_trimmable_and_says_so() -> None:
+    """As mlx-lm's own: is_trimmable speaks for every number of tokens; trim refuses what is gone, with 0."""
+    gemma = _gemma()
+    ours = make_prompt_cache(gemma, config=config_for(gemma, 300, prefill_step_size=12))
+    mx.eval([c.state for c in ours])
+    _generate(gemma, ours, _prompt(20), 1)
+    assert lm.can_trim_prompt_cache(ours)
+    _generate(gemma, ours, _prompt(20), 1)
+    assert not lm.can_trim_prompt_cache(ours)
+    assert lm.trim_prompt_cache(ours, 5) == 0
+    before = ours[0].offset
+    assert [c.trim(30) for c in ours] == [0] * 4
+    assert [c.trim(5) for c in ours] == [5] * 4
+    assert {c.offset for c in ours} == {before - 5}
+
+
+@pytest.mark.parametrize("kind", ["sequence", "cell"])
+def test_a_copy_is_a_fork(model: Any, expected: list[int], kind: Any) -> None:
+    """copy.deepcopy, as mlx-lm's server does it: both go on, and neither sees the other."""
+    ours = make_prompt_cache(model, kind, config_for(model, 300))
+    _generate(model, ours, _prompt(40), 10)
+    fork = copy.deepcopy(ours)
+    other = _generate(model, fork, _prompt(9, seed=3), 20)
+    assert _generate(model, ours, mx.array(expected[10:11]), 30) == expected[11:41]
+    assert other != expected[11:31]
+    assert fork[0].cache is fork[-1].cache is not ours[0].cache
+
+
+@pytest.mark.parametrize("dtype", [None, mx.int32, mx.int64], ids=["host", "int32", "int64"])
+def test_a_batch_gives_what_each_sequence_gives_alone(model: Any, dtype: Any) -> None:
+    """Prompts of four lengths, one of them forked, decoded in one step of four on one pool of cells."""
+    cache = MLXCellCache(config_for(model, 600))
+    prompts = {0: _prompt(25, 1), 1: _prompt(3, 2), 5: _prompt(40, 3), 63: _prompt(25, 1)}
+    alone = {s: _generate(model, lm.make_prompt_cache(model), p, 60) for s, p in prompts.items()}
+    for seq in (0, 1, 5):
+        layers = cell_prompt_cache(cache, [seq], position_dtype=dtype)
+        mx.eval(model(prompts[seq][None, :-1], cache=layers))
+    cache.seq_cp(0, 63)
+    ids = [63, 0, 5, 1]
+    layers = cell_prompt_cache(cache, ids, position_dtype=dtype)
+    tokens = mx.array([int(prompts[s][-1]) for s in ids])
+    made: list[list[int]] = []
+    for _ in range(60):
+        tokens = mx.argmax(model(tokens[:, None], cache=layers)[:, -1], axis=-1)
+        made.append(tokens.tolist())
+    assert {s: [row[i] for row in made] for i, s in enumerate(ids)} == alone
+    assert cache.next_position(63) == 24 + 60
+    assert [layer.size() for layer in layers] == [99] * len(layers)
+
+
+def test_a_batch_takes_chunks_and_trims(model: Any) -> None:
+    """Several tokens of several sequences in one call, taken back and given again, change nothing."""
+    cache = MLXCellCache(config_for(model, 600))
+    layers = cell_prompt_cache(cache, [4, 2])
+    tokens = mx.stack([_prompt(20, 1), _prompt(20, 2)])
+    once = model(tokens, cache=layers)
+    mx.eval(once, [layer.state for layer in layers])
+    assert lm.trim_prompt_cache(layers, 6) == 6
+    again = model(tokens[:, 14:], cache=layers)
+    np.testing.assert_allclose(np.array(again), np.array(once[:, 14:]), atol=1e-4)
+    alone = model(tokens[1:], cache=lm.make_prompt_cache(model))
+    np.testing.assert_allclose(np.array(once[1:]), np.array(alone), atol=1e-4)
+
+
+def test_the_config_is_the_models(model: Any) -> None:
+    """Kinds, windows, sizes and dtype come from the model; other fields can be said."""
+    config = config_for(model, 100, kv_dtype=mx.float16, initial_capacity=3)
+    theirs = lm.make_prompt_cache(model)
+    windows = [getattr(c, "max_size", None) for c in theirs]
+    assert [config.layer(i).policy.window for i in range(config.n_layers)] == windows
+    assert (config.capacity, config.kv_dtype, config.initial_capacity) == (100, mx.float16, 3)
+    assert config_for(model).kv_dtype == mx.float32
+    ours = make_prompt_cache(model, config=config)
+    assert ours[0].nbytes == 2 * 3 * 2 * config.layer(0).head_dim * 2  # K and V, 3 slots, 2 heads, 2 bytes
+    keys = mx.ones((1, 2, 1, config.layer(0).head_dim))
+    assert ours[0].update_and_fetch(keys, keys)[0].dtype == mx.float32
+
+
+def test_masks_are_what_a_model_asks_for() -> None:
+    """As an array on request, and refused for a window that is not the layer's."""
+    gemma = _gemma()
+    ours = make_prompt_cache(gemma, config=config_for(gemma, 100))
+    assert ours[1].make_mask(4) == "causal"
+    mask = ours[1].make_mask(4, return_array=True)
+    np.testing.assert_array_equal(np.array(mask)[0, 0], np.tril(np.ones((4, 4), bool)))
+    assert ours[0].make_mask(WINDOW + 1, window_size=WINDOW).shape == (1, 1, WINDOW + 1, WINDOW + 1)
+    assert ours[0].make_mask(1, window_size=WINDOW) is None
+    with pytest.raises(ValueError, match="window_size: got 5 for layer 0 with window=16, expected the same"):
+        ours[0].make_mask(4, window_size=5)
+    with pytest.raises(ValueError, match="window_size: got 5 for layer 1 with window=None"):
+        ours[1].make_mask(4, window_size=5)
+
+
+def test_what_cannot_be_is_refused(model: Any) -> None:
+    """Kinds, dtypes, ids, batches and states that do not fit, each with a clear error."""
+    config = config_for(model, 30)
+    with pytest.raises(ValueError, match="kind: got 'paged', expected 'sequence' or 'cell'"):
+        make_prompt_cache(model, "paged", config)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"position_dtype: got mlx\.core\.uint32"):
+        make_prompt_cache(model, config=config, position_dtype=mx.uint32)
+    cache = MLXCellCache(config)
+    with pytest.raises(ValueError, match=r"seq_ids: got \[1, 1\], expected .* each once"):
+        cell_prompt_cache(cache, [1, 1])
+    with pytest.raises(ValueError, match=r"seq_ids\[0\]: got 64"):
+        cell_prompt_cache(cache, [64])
+    layers = cell_prompt_cache(cache, [1, 2])
+    dim = config.layer(0).head_dim
+    with pytest.raises(ValueError, match=r"keys: got shape \(1, 2, 3, .*expected batch 2"):
+        layers[0].update_and_fetch(mx.ones((1, 2, 3, dim)), mx.ones((1, 2, 3, dim)))
+    with pytest.raises(CapacityError, match="40 tokens with 30 of 30 cells free"):
+        model(mx.zeros((2, 20), mx.int32), cache=layers)
+    model(mx.zeros((2, 5), mx.int32), cache=layers)
+    assert cache.free == 20
+
+
+def test_a_call_that_ends_before_its_first_layer_can_be_made_again(model: Any) -> None:
+    """A declaration that came to nothing is replaced, and one of a half-done step is not."""
+    cache = MLXCellCache(config_for(model, 60))
+    layers = cell_prompt_cache(cache, [0])
+    layers[0].make_mask(9)
+    mx.eval(model(_prompt(4)[None], cache=layers))
+    assert cache.free == 56
+    dim = cache.config.layer(0).head_dim
+    layers[0].update_and_fetch(mx.ones((1, 2, 1, dim)), mx.ones((1, 2, 1, dim)))
+    with pytest.raises(RuntimeError, match=r"1 of \d layers are served, .* cancel_step\(\) drops it"):
+        model(_prompt(4)[None], cache=layers)
+
+
+def test_layers_are_read_in_order_and_of_their_kind(model: Any) -> None:
+    """A state says which layer of what it is."""
+    ours = make_prompt_cache(model, config=config_for(model, 30))
+    cells = make_prompt_cache(model, "cell", config_for(model, 30))
+    read = type(ours[0]).from_state
+    with pytest.raises(ValueError, match="state: got layer 1, expected layer 0 of the same cache"):
+        read(ours[1].state)
+    with pytest.raises(ValueError, match=r"state: got version and kind \(1, 'cell'\)"):
+        read(cells[0].state)
+    with pytest.raises(ValueError, match="state: got no state of a prompt cache's layer"):
+        read((mx.zeros((1,)), mx.zeros((1,))))
+    assert ours[0].meta_state == ""
+
+
+def test_models_that_keep_something_else_are_refused() -> None:
+    """A layer with kept tokens has no policy here."""
+
+    class Kept:
+        layers = (None,)
+
+        def make_cache(self) -> list[Any]:
+            return [lm.RotatingKVCache(max_size=8, keep=4)]
+
+        def __call__(self, tokens: mx.array, cache: list[Any]) -> None:
+            return
+
+    with pytest.raises(ValueError, match="model: layer 0 uses mlx-lm's RotatingKVCache, expected KVCache or"):
+        config_for(Kept())
+
+
+def test_a_config_is_shared_by_copies() -> None:
+    """It never changes, so a deep copy of a cache keeps the parent's."""
+    config = config_for(_llama(), 30)
+    assert isinstance(config, CacheConfig)
+    assert copy.deepcopy(config) is config
