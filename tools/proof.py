@@ -4,9 +4,10 @@
     python tools/proof.py --size large --folder proof       # about two hours; docs/proof.md has its result
 
 The clone gets commits that do nothing (comments, documentation, renames, tests) and among them some that slow the
-decode step down or take more memory; each of those but the last is taken back some commits later. All are measured, change
-points are found, what still stands is measured again, the page is written. Then single commits are judged as a pull request
-would be. What was named is compared with what was planted. A run with --folder goes on where it was stopped.
+decode step down or take more memory; each of those but the last is taken back some commits later. All are
+measured, change points are found, what still stands is measured again, the page is written. Then single commits
+are judged as a pull request would be. What was named is compared with what was planted. A run with --folder goes
+on where it was stopped.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ def _start(repo: str | os.PathLike[str], tree: Path, remote: str, branch: str) -
     """A worktree with the branch as the remote has it, or with an empty one."""
     found = _git(repo, "ls-remote", "--heads", remote, f"refs/heads/{branch}").split()
     if found:
-        _git(repo, "fetch", "--quiet", "--depth=1", remote, f"refs/heads/{branch}")
+        _git(repo, "fetch", "--quiet", remote, f"refs/heads/{branch}")
         _git(repo, "worktree", "add", "--quiet", "--detach", str(tree), found[0])
         return
     _git(repo, "worktree", "add", "--quiet", "--no-checkout", "--detach", str(tree), "HEAD")

@@ -10,6 +10,7 @@ from result_trees import commit as commit_name
 from result_trees import document, row, write_document
 
 from mlxcache import cli
+from mlxcache.history.full_history import is_shallow
 from mlxcache.history.publishing import PublishError, publish
 from tests.tiny_project import git, make_project
 
@@ -50,6 +51,9 @@ def test_the_first_push_makes_the_branch(clone: Path, tmp_path: Path) -> None:
     ]
     assert (git(clone, "status", "-sb"), git(clone, "worktree", "list")) == before
     assert publish([tmp_path / "s"], clone, branch="benchmark-results").commit == ""
+    publish([shard(tmp_path / "t", 2)], clone, branch="benchmark-results")
+    # Cutting the branch's history short would make the whole clone a shallow one.
+    assert not is_shallow(clone)
 
 
 def test_pushing_at_once_loses_nothing(clone: Path, tmp_path: Path) -> None:
