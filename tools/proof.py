@@ -154,7 +154,7 @@ SIZES = {
         WAITS * 5 + STRUCTURAL,
         3,
         ("wait 5%",) * 20 + ("wait 10%",) * 5 + ("wait 20%",) * 5 + STRUCTURAL + ("quiet",) * 20,
-        20,
+        12,
         (RELATIVE, LONG, MEMORY, CONTROL),
     ),
 }
@@ -405,11 +405,11 @@ class Proof:
 
     def pull(self, name: str, head: str) -> Any:
         """One pull request: its verdict and the comment."""
-        bench = [word for pattern in self.size.bench for word in ("--bench", pattern)]
+        wanted = {"memory only": MEMORY, "int64 cast on the device": LONG}.get(name, RELATIVE)
         told = self.mlxcache(
             "compare", "main-line", head, "--measure", "--results", str(self.results),
             "--config", str(self.config), "--rounds", str(self.size.rounds), "--format", "json",
-            *bench, good=(0, 1, 3),
+            "--bench", wanted, "--control", CONTROL, good=(0, 1, 3),
         )  # fmt: skip
         found = json.loads(told)
         (self.folder / "comparison.json").write_text(told)
