@@ -355,7 +355,7 @@ class Proof:
         done = subprocess.run(
             [sys.executable, "-c", program, *arguments],
             cwd=self.clone,
-            env={**_environment(), "PYTHONPATH": str(ROOT)},
+            env=_environment(),
             stdout=subprocess.PIPE,
             stderr=None,
             text=True,

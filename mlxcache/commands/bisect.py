@@ -13,7 +13,6 @@ import argparse
 import dataclasses
 import json
 import math
-import os
 import re
 import sys
 import tempfile
@@ -158,10 +157,13 @@ def _bisect(args: argparse.Namespace, task: _Task) -> Found:
     with tempfile.TemporaryDirectory(prefix="mlxcache-question-") as folder:
         question = Path(folder) / "question.json"
         question.write_text(task.question.to_json(), encoding="utf-8")
-        os.environ["PYTHONPATH"] = os.pathsep.join(
-            filter(None, [str(Path(__file__).resolve().parents[2]), os.environ.get("PYTHONPATH", "")])
+        # Not by PYTHONPATH, which asv's environments would inherit: the step must find this very package.
+        root = str(Path(__file__).resolve().parents[2])
+        program = (
+            f"import sys; sys.path.insert(0, {root!r}); from mlxcache.history.bisect_step import main; "
+            "sys.exit(main(sys.argv[1:]))"
         )
-        command = [sys.executable, "-m", "mlxcache.history.bisect_step", str(question)]
+        command = [sys.executable, "-c", program, str(question)]
         return bisect(args.repo, task.question.good, task.bad, command)
 
 

@@ -125,3 +125,21 @@ def test_a_damaged_configuration(inside: Path, capfd: pytest.CaptureFixture[str]
     (inside / "asv.conf.json").write_text("{")
     assert main(["bench", *EXISTING]) == 2
     assert "asv.conf.json" in capfd.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_project_that_cannot_be_built(inside: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A real environment, a build that fails; and in a range, the commit that builds is measured all the same."""
+    fails = "import os, sys; sys.exit(os.path.exists('broken'))"
+    build, matrix = [f'python -c "{fails}"'], {"req": {"pip+asv_runner": ["0.3.2"]}}
+    make_project(inside, build_command=build, matrix=matrix)
+    commit(inside, "broken", broken="")
+    assert main(["bench", "HEAD^!", "--rounds", "1"]) == 2
+    assert "the project could not be built, so no benchmark ran" in capfd.readouterr().err
+    assert not list((inside / "results").glob("*/*-virtualenv*.json"))
+    (inside / "broken").unlink()
+    commit(inside, "mended")
+    assert main(["bench", "HEAD~2..HEAD", "--rounds", "1"]) == 2
+    told = capfd.readouterr().err
+    assert f"commit {git(inside, 'rev-parse', 'HEAD~1')[:10]} gave no value: all" in told
+    assert len(list((inside / "results").glob("*/*-virtualenv*.json"))) == 2
