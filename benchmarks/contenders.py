@@ -13,12 +13,10 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
-from .common import DTYPE, HEADS, once, ours, position_tensor, random_tokens, require, synchronise
+from .common import DTYPE, HEADS, Skip, once, ours, position_tensor, random_tokens, require, synchronise
+from .mlx_lm_models import mlx_lm_model
 
-try:
-    from mlx_lm.models import cache as mlx_lm_cache
-except ImportError:  # an MLX release that no mlx-lm here fits
-    mlx_lm_cache = None
+mlx_lm_cache, WITHOUT_MLX_LM = mlx_lm_model("cache")
 
 FLAT = ["mlxcache", "KVCache", "ConcatenateKVCache", "bare"]
 RING = ["mlxcache", "RotatingKVCache"]
@@ -86,10 +84,10 @@ class Contender:
 
     def _mlx_lm(self, context: int, count: int, head_dim: int, window: int | None) -> None:
         if mlx_lm_cache is None:
-            raise NotImplementedError("mlx-lm does not import beside this MLX release")
+            raise Skip(WITHOUT_MLX_LM)
         make = getattr(mlx_lm_cache, self.name, None)
         if make is None:
-            raise NotImplementedError(f"this mlx-lm has no {self.name}")
+            raise Skip(f"this mlx-lm has no {self.name}")
         caches: list[Any] = [make() if window is None else make(max_size=window) for _ in range(self.layers)]
         for cache in caches:
             if self.name == "KVCache":
