@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 from mlxcache.dashboard.comparison_report import Comparison, NotDone, ReportError, read_json
-from mlxcache.dashboard.github import GitHub, GitHubError
+from mlxcache.dashboard.github import GitHub, GitHubError, MovedOnError
 from mlxcache.dashboard.report import FORMATS
 from mlxcache.dashboard.verdict import EXIT_STATUS, NOT_DONE, Figure, comment, marker, render
 from mlxcache.history.verdicts import Verdict
@@ -26,6 +26,8 @@ _CONCLUSIONS = {
     Verdict.REGRESSION: "failure",
     Verdict.INCONCLUSIVE: "neutral",
 }
+
+_NO_RESULT = "the job that measures ended before it had a result; its log says why"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -58,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
         outcome = read_json(args.file)
     except ReportError as error:
         print(f"mlxcache verdict: {error}", file=sys.stderr)
-        outcome = NotDone(str(error))
+        outcome = NotDone(str(error) if args.file.exists() or not args.post else _NO_RESULT)
     if args.format == "markdown":
         figures = [Figure(url, f"history, figure {number}") for number, url in enumerate(args.figure, 1)]
         body = comment(outcome, figures=figures, details=args.details, key=args.key)
@@ -66,6 +68,9 @@ def run(args: argparse.Namespace) -> int:
         if args.post:
             try:
                 _post(args, outcome, body)
+            except MovedOnError as error:
+                print(f"mlxcache verdict: not posted: {error}", file=sys.stderr)
+                return 0
             except (GitHubError, OSError, ValueError, KeyError) as error:
                 print(f"mlxcache verdict: not posted: {error}", file=sys.stderr)
                 return NOT_DONE

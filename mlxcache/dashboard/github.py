@@ -22,6 +22,10 @@ class GitHubError(RuntimeError):
     """`gh` is missing, or GitHub refused; the message has its words."""
 
 
+class MovedOnError(GitHubError):
+    """The pull request is closed or has a newer commit: nothing is wrong, and there is nothing to say."""
+
+
 @dataclass(frozen=True)
 class PullRequest:
     """A pull request and the commit that its head is at now."""
@@ -42,7 +46,7 @@ class GitHub:
         A fork's run says nothing of its pull request that could be trusted, so its commit has to be the head of
         the one that is found. A run that was started by hand names it in its title, which no foreign code wrote.
 
-        Raises GitHubError if there is none or it moved on.
+        Raises MovedOnError if it is closed or has a newer commit, GitHubError if the run names none.
         """
         if run.get("event") == "workflow_dispatch":
             match = _TITLE.search(str(run.get("display_title", "")))
@@ -55,7 +59,7 @@ class GitHub:
         pulls = self._api(f"repos/{self.repository}/pulls", query)
         numbers = [int(pull["number"]) for pull in pulls if pull["head"]["sha"] == run["head_sha"]]
         if len(numbers) != 1:
-            raise GitHubError(
+            raise MovedOnError(
                 f"{len(numbers)} open pull requests have {str(run['head_sha'])[:10]} as their head; expected one. "
                 "It was closed, or a newer commit was pushed, whose own run will comment"
             )

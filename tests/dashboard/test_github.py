@@ -137,6 +137,31 @@ def test_the_verdict_is_posted_as_comment_and_check(gh: Gh, tmp_path: Path, outc
     assert not check["output"]["title"].startswith("#")
 
 
+def test_a_job_that_died_is_told(gh: Gh, tmp_path: Path) -> None:
+    """Without an artifact the comment says that there is no verdict, and the check fails."""
+    gh.answers(pulls=[{"number": 7, "head": {"sha": "c" * 40}}], issues__7__comments=[])
+    (tmp_path / "event.json").write_text(json.dumps({"workflow_run": RUN}))
+    arguments = ["--post", str(tmp_path / "event.json"), "--repository", "o/r"]
+    assert main(["verdict", str(tmp_path / "none.json"), *arguments]) == 0
+    (_, _, sent), (_, _, check) = gh.changes()
+    assert "ended before it had a result" in sent["body"]
+    assert str(tmp_path) not in sent["body"]
+    assert check["conclusion"] == "failure"
+
+
+def test_a_pull_request_that_moved_on_gets_no_comment(
+    gh: Gh, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its newer commit has a run of its own: nothing failed."""
+    gh.answers(pulls=[])
+    (tmp_path / "comparison.json").write_text(to_json(comparison(row())))
+    (tmp_path / "event.json").write_text(json.dumps({"workflow_run": RUN}))
+    arguments = ["--post", str(tmp_path / "event.json"), "--repository", "o/r"]
+    assert main(["verdict", str(tmp_path / "comparison.json"), *arguments]) == 0
+    assert "not posted: 0 open pull requests" in capsys.readouterr().err
+    assert gh.changes() == []
+
+
 def test_a_refusal_is_reported(gh: Gh, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Status 2 with GitHub's words."""
     gh.answers()
