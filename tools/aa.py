@@ -3,9 +3,9 @@
     python tools/aa.py --pairs 20 --out docs/aa/quiet.json
     python tools/aa.py --pairs 20 --busy 2 --out docs/aa/busy.json    # with two processes that burn a core each
 
-Each of the two measurements of a pair is a run of `mlxcache bench` of its own: new processes, its own control.
-Reported per pair: the median over the decode and prefill series of how far the two differ, for the series over
-their control and, to show what that is worth, for plain seconds of the same steps.
+Each measurement is a run of `mlxcache bench` of its own: new processes, its own control. Each is compared with the
+one before it. Reported per pair: the median over the decode and prefill series of how far the two differ, for the
+series over their control and, to show what that is worth, for plain seconds of the same steps.
 """
 
 from __future__ import annotations
@@ -45,9 +45,12 @@ def main() -> int:
         burner.start()
     loads, pairs = [], []
     try:
+        measured = _measure(commit)
         for number in range(args.pairs):
             print(f"pair {number + 1} of {args.pairs}", file=sys.stderr)
-            pairs.append(_differences(_measure(commit), _measure(commit)))
+            again = _measure(commit)
+            pairs.append(_differences(measured, again))
+            measured = again
             loads.append(round(os.getloadavg()[0], 2))
     finally:
         for burner in burners:

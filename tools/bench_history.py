@@ -1,8 +1,8 @@
-"""Times `mlxcache.history.load` on a tree of the size of the largest public ones, made up for it.
+"""Times `mlxcache.history.load` and `change_points` on a tree of the size of the largest public ones, made up.
 
     python tools/bench_history.py make DIR            write the tree: 1,400 files, 550 MB, 8.7 million values
     python tools/bench_history.py load DIR            time and peak memory, without and with the cache, and
-                                                      after one new file
+                                                      after one new file that adds a value to every series
 
 Each measurement runs in a process of its own, so that peak memory is that of one load; files are in the
 operating system's cache. `--files` and `--series` make smaller trees.
@@ -104,14 +104,18 @@ def one(root: Path, cache: Path | None) -> None:
     """Load once in this process and print what it took."""
     started = time.perf_counter()
     history = importlib.import_module("mlxcache.history")
-    reader = history.load
+    reader, detect = history.load, history.change_points
     imported = time.perf_counter()
     df = reader(root, cache=cache if cache is not None else False)
-    took = time.perf_counter() - imported
+    loaded = time.perf_counter()
+    changes = detect(df, cache=cache if cache is not None else False)
+    done = time.perf_counter()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**30 if sys.platform == "darwin" else 2**20)
     print(
-        f"{took:6.2f} s + {imported - started:.2f} s imports, peak {peak:.2f} GiB, {len(df):,} rows,"
-        f" {df.series.nunique():,} series, {df.attrs['problems'].summary()}"
+        f"{done - imported:6.2f} s = {loaded - imported:.2f} load + {done - loaded:.2f} detect"
+        f" (and {imported - started:.2f} imports; {time.process_time():.2f} s of CPU in all), peak {peak:.2f} GiB,"
+        f" {len(df):,} rows, {df.series.nunique():,} series, {len(changes):,} changes,"
+        f" {df.attrs['problems'].summary()}"
     )
 
 

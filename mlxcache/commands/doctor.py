@@ -9,6 +9,8 @@ from pathlib import Path
 
 from mlxcache.history import load
 from mlxcache.history.merge import STAGE_NAME
+from mlxcache.history.problems import Problems
+from mlxcache.history.records import damaged_lines, find_records
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +33,8 @@ def run(args: argparse.Namespace) -> int:
     except (ValueError, OSError) as error:
         print(f"mlxcache doctor: {error}", file=sys.stderr)
         return 2
-    problems = df.attrs["problems"]
+    folders = {(Path(source.file)).parent for source in df.attrs["sources"].values()}
+    problems = Problems([*df.attrs["problems"], *damaged_lines(find_records(args.results, sorted(folders)))])
     for problem in problems:
         print(problem)
     interrupted = [path for path in args.results if (path / STAGE_NAME).exists()]
@@ -41,11 +44,16 @@ def run(args: argparse.Namespace) -> int:
         print(f"note: {notice}")
     status = Counter(df["status"].astype(str))
     print(
-        f"{len(df.attrs['sources']):,} files, {len(df.attrs['commits']):,} commits, "
-        f"{len(df.attrs['machines']):,} machines, {df['series'].nunique():,} series, {len(df):,} values "
+        f"{_many(len(df.attrs['sources']), 'file')}, {_many(len(df.attrs['commits']), 'commit')}, "
+        f"{_many(len(df.attrs['machines']), 'machine')}, {df['series'].nunique():,} series, "
+        f"{_many(len(df), 'value')} "
         f"({status['ok']:,} ok, {status['failed']:,} failed, {status['skipped']:,} skipped)"
     )
     print(problems.summary())
     if not df.attrs["sources"] and not problems:
         return 2  # nothing was there to be looked at
     return 1 if problems or interrupted else 0
+
+
+def _many(n: int, what: str) -> str:
+    return f"{n:,} {what}{'s' * (n != 1)}"

@@ -43,6 +43,6 @@ def run(args: argparse.Namespace) -> int:
         print(f"conflict: {conflict}", file=sys.stderr)
     print(
         f"{args.into}: {report.added} files added, {report.joined} joined, {report.unchanged} already there, "
-        f"{len(conflicts)} conflicts"
+        f"{report.records} records added, {len(conflicts)} conflicts"
     )
     return 1 if conflicts else 0

@@ -17,10 +17,15 @@ from mlxcache.history.change_table import change_points
 from mlxcache.history.commits import RepositoryError
 from mlxcache.history.confirmations import Confirmation, read_confirmations, write_confirmations
 from mlxcache.history.confirming import NotMeasured, candidates, confirm_changes
+from mlxcache.history.folder_lock import FolderBusyError
 from mlxcache.history.full_history import require_full_history
 from mlxcache.history.measuring import DEFAULT_ROUNDS, MeasureError, find_config, this_machine
 from mlxcache.history.segments import Method
 from mlxcache.history.table import load
+
+_ABOUT_CANDIDATES = (
+    "a candidate is what the history shows; --confirm measures its two commits again, on the same machine"
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -64,7 +69,10 @@ def run(args: argparse.Namespace) -> int:
         if args.confirm:
             notices += _confirm(df, args)
         changes = _changes(df, args, notices)
-    except (MeasureError, RepositoryError, ValueError, OSError) as error:
+        waiting = candidates(changes, None)
+        if len(waiting) and not args.confirm:
+            notices.append(_ABOUT_CANDIDATES)
+    except (MeasureError, RepositoryError, FolderBusyError, ValueError, OSError) as error:
         print(f"mlxcache regressions: {error}", file=sys.stderr)
         return 2
     sys.stdout.write(render(changes, args.format, notices))

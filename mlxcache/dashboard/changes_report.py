@@ -52,18 +52,27 @@ def render(changes: pd.DataFrame, how: Format, notices: Sequence[str] = ()) -> s
             }
         )
     markdown = how == "markdown"
+    parts = _parts(changes)
+    envs = len({env for _, rows in parts for env in rows["env"]}) > 1
+    header = (*_HEADER, "environment") if envs else _HEADER
     lines = [f"### {_headline(changes)}" if markdown else _headline(changes)]
-    for title, rows in _parts(changes):
+    for title, rows in parts:
         if rows.empty:
             continue
         shown, rest = cut(rows)
-        cells = [_cells(row, markdown=markdown) for row in shown.to_dict("records")]
-        name = f"**{title}** ({len(rows)})" if markdown else f"{title} ({len(rows)})"
-        lines += ["", name, ""] if markdown else ["", name]
-        lines += md.table(_HEADER, cells) if markdown else text_table(_HEADER, cells)
+        remarks = [note for note in dict.fromkeys(shown["note"]) if note]
+        cells = [_cells(row, remarks, envs, markdown=markdown) for row in shown.to_dict("records")]
+        many = f" ({len(rows)}{', newest first' if len(rows) > 1 else ''})"
+        lines += ["", f"**{title}**{many}", ""] if markdown else ["", title + many]
+        lines += md.table(header, cells) if markdown else text_table(header, cells)
+        lines += ["", *_remarks(remarks, markdown=markdown)] if remarks else []
         lines += ["", rest] if rest else []
     if notices:
-        lines += ["", *((f"> {md.plain(notice)}" if markdown else f"note: {notice}") for notice in notices)]
+        between = "\n>\n" if markdown else "\n"
+        lines += [
+            "",
+            between.join(f"> {md.plain(notice)}" if markdown else f"note: {notice}" for notice in notices),
+        ]
     return "\n".join(lines) + "\n"
 
 
@@ -95,18 +104,29 @@ def _parts(changes: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     return parts
 
 
-def _cells(row: Mapping[Any, Any], *, markdown: bool) -> list[str]:
+def _remarks(remarks: Sequence[str], *, markdown: bool) -> list[str]:
+    """What the numbers behind benchmarks stand for, once each, so that the table stays narrow."""
+    # A hard line break in Markdown, else the lines would run together.
+    end = "\\" if markdown else ""
+    lines = [f"[{number}] {md.plain(note) if markdown else note}" for number, note in enumerate(remarks, 1)]
+    return [*(line + end for line in lines[:-1]), lines[-1]]
+
+
+def _cells(row: Mapping[Any, Any], remarks: Sequence[str], envs: bool, *, markdown: bool) -> list[str]:
     arrow = "▲" if row["magnitude"] > 0 else "▼"
     commits = f"{row['before'][:8]}..{row['after'][:8]}"
     if row["range_commits"] > 1:
         commits += f" ({row['range_commits']} commits)"
     name = md.code(label(row)) if markdown else label(row)
-    note = md.plain(f"[{row['note']}]") if markdown else f"[{row['note']}]"
+    if row["note"]:
+        name += f" [{remarks.index(row['note']) + 1}]"
     state = row["state"]
     if state == "recovered":
-        state += f" at {row['recovered_at'][:8]}"
+        # An improvement that is gone has not recovered.
+        word = "recovered" if row["direction"] == "regression" else "lost"
+        state = f"{word} at {row['recovered_at'][:8]}"
     return [
-        name + (f" {note}" if row["note"] else ""),
+        name,
         f"{arrow} {format_change(row['magnitude'])}",
         interval(row["magnitude_low"], row["magnitude_high"]),
         before_after(row, "value_before", "value_after"),
@@ -114,4 +134,5 @@ def _cells(row: Mapping[Any, Any], *, markdown: bool) -> list[str]:
         state,
         f"{row['confidence']:.2f}",
         md.code(str(row["machine"])) if markdown else str(row["machine"]),
+        *([md.code(str(row["env"])) if markdown else str(row["env"])] if envs else []),
     ]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -21,9 +22,14 @@ FORMATS: tuple[Format, ...] = ("text", "json", "markdown")
 MAX_ROWS = 50
 
 
+# How a class shows as a parameter.
+_CLASS = re.compile(r"<class '([^']+)'>")
+
+
 def label(row: Mapping[Any, Any]) -> str:
-    """A series as a reader calls it: its benchmark and parameters."""
-    return f"{row['benchmark']}({row['params']})" if row["params"] else str(row["benchmark"])
+    """A series as a reader calls it: its benchmark and parameters, classes by their names."""
+    params = _CLASS.sub(r"\1", str(row["params"]))
+    return f"{row['benchmark']}({params})" if params else str(row["benchmark"])
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:

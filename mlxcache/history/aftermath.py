@@ -52,7 +52,10 @@ def note_common_moves(changes: pd.DataFrame, series_of_place: Mapping[tuple[str,
         for label, place in zip(group.index, places, strict=True):
             together = group.loc[np.abs(places - place) <= _TOGETHER, "series"].nunique()
             if together >= _MOST * total:
-                text = f"{together} of {total} benchmarks here made a {direction} at once: look at the machine"
+                text = (
+                    f"{together} of {total} benchmarks here made a {direction} at once: "
+                    "look at the machine and its packages"
+                )
                 changes.loc[label, "note"] = "; ".join(filter(None, [changes.loc[label, "note"], text]))
     return changes
 

@@ -14,7 +14,17 @@ import re
 from typing import Final
 
 from mlxcache.history.asv_columns import Builder, Head, ParsedFile, count_values
-from mlxcache.history.asv_json import UNREADABLE, Json, decode, is_clean, kind, readable, show
+from mlxcache.history.asv_json import (
+    UNREADABLE,
+    Json,
+    decode,
+    is_clean,
+    kind,
+    may_repeat_keys,
+    readable,
+    repeated_keys,
+    show,
+)
 
 # 10^15 ms is the year 33,658: a date beyond it is damage.
 MAX_DATE_MS: Final = 10**15
@@ -48,11 +58,35 @@ def parse_results(data: bytes, filename: str, *, spread: bool = False) -> Parsed
         return builder.finish(Head())
     head, fatal = _read_head(document, filename, builder)
     _read_rows(document, builder, head)
+    if may_repeat_keys(data, document):
+        _report_repeated(data, builder)
     if suspect:
         builder.drop_damaged_text()
     if fatal:
         builder.discard(fatal)
     return builder.finish(head)
+
+
+def _report_repeated(data: bytes, builder: Builder) -> None:
+    """Name what an object holds twice, and how many values went with the one that was not kept."""
+    document, dropped = repeated_keys(data)
+    for owner, key, value in dropped:
+        if owner is document.get("results"):
+            reason = "twice in this file: the last one is used"
+            builder.fault(key, reason, _values_in_row(value, document.get("result_columns")))
+        else:
+            lost = value if owner is document and key == "results" and isinstance(value, dict) else {}
+            n = sum(_values_in_row(row, document.get("result_columns")) for row in lost.values())
+            builder.fault("", f'"{key}" is in one object twice: the last one is used', n)
+
+
+def _values_in_row(row: Json, columns: Json) -> int:
+    if type(row) is dict:
+        return count_values(row.get("result"), row.get("params"))
+    if type(row) is not list or not isinstance(columns, list):
+        return count_values(row, None)
+    cells = dict(zip(map(str, columns), row, strict=False))
+    return count_values(cells.get("result"), cells.get("params"))
 
 
 def _read_head(document: dict[str, Json], filename: str, builder: Builder) -> tuple[Head, str]:

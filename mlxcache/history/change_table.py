@@ -10,11 +10,11 @@ beside it; this module names the commits and says what became of each change.
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -26,9 +26,11 @@ from mlxcache.history.aftermath import (
     range_commits,
     without_documentation,
 )
+from mlxcache.history.certificate_store import CertificateStore
 from mlxcache.history.confirmations import Confirmation
 from mlxcache.history.direction import direction_of, higher_is_better
 from mlxcache.history.judging import Judged, judge_all
+from mlxcache.history.parse_cache import default_folder
 from mlxcache.history.segments import Change, Method
 from mlxcache.history.series_table import (
     KEY_COLUMNS,
@@ -37,6 +39,7 @@ from mlxcache.history.series_table import (
     as_tasks,
     control_test,
     find_controls,
+    first_places,
     measured,
     median_controls,
     series_keys,
@@ -97,6 +100,7 @@ def change_points(
     repo: str | os.PathLike[str] | None = None,
     confirmations: Iterable[Confirmation] = (),
     jobs: int | None = None,
+    cache: bool | str | os.PathLike[str] = True,
     show_progress: bool | None = None,
 ) -> pd.DataFrame:
     """All changes in a history table, the newest first.
@@ -115,6 +119,8 @@ def change_points(
         repo: a git repository; changes whose range touches documentation only lose nearly all of their odds.
         confirmations: what reruns said, from `read_confirmations`.
         jobs: processes to use; None uses one a core for large tables, at most four.
+        cache: keep what is known of quiet series in the default folder (True, see
+            `parse_cache.default_folder`), in this folder, or not at all (False). The outcome is the same.
         show_progress: None shows it where stderr is a terminal.
 
     Returns:
@@ -161,10 +167,13 @@ def change_points(
     for task in as_tasks(table, keys, controls):
         # What was worth a rerun may be below the threshold of a page without one.
         (again if (*task.key[1:5],) in asked else tasks).append(task)
-    found = itertools.chain(
-        judge_all(tasks, chosen, jobs=jobs, show_progress=show_progress),
-        judge_all(again, chosen.for_rerun(), jobs=1, show_progress=show_progress),
-    )
+    store = CertificateStore(default_folder() if cache is True else Path(cache)) if cache is not False else None
+    found = [
+        *judge_all(tasks, chosen, jobs=jobs, show_progress=show_progress, certificates=store),
+        *judge_all(again, chosen.for_rerun(), jobs=1, show_progress=show_progress, certificates=store),
+    ]
+    if store is not None:
+        store.save()
     names = _commit_names(table)
     facts = df.attrs.get("benchmarks", {})
     rows: list[dict[str, Any]] = []
@@ -207,7 +216,7 @@ def _facts_of(benchmarks: Mapping[str, Any], name: str) -> Mapping[str, object] 
 
 
 def _commit_names(table: pd.DataFrame) -> dict[int, str]:
-    indices, first = np.unique(table["commit_index"].to_numpy(np.int64), return_index=True)
+    indices, first = first_places(table["commit_index"].to_numpy())
     names = table["commit"].take(first).astype("str")
     return dict(zip(indices.tolist(), names, strict=True))
 

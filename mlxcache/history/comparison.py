@@ -126,7 +126,7 @@ def compare(
     Raises:
         ValueError: a commit is not in the table, or its name is not unique; a column is missing.
     """
-    table = measured(df)
+    table = measured(df, also=("samples", "ci_low", "ci_high"))
     base, head = _resolve(table, base, "base"), _resolve(table, head, "head")
     order = dict(zip(table["commit"].astype("str"), table["commit_index"].tolist(), strict=True))
     keys = series_keys(table)

@@ -15,8 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from mlxcache.history.atomic import write_atomically
+from mlxcache.history.folder_lock import folder_lock
 
 FILE_NAME = "confirmations.jsonl"
+# A merge into the same tree takes no longer.
+_WAIT_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -55,10 +58,11 @@ _FIELDS = {field.name for field in fields(Confirmation)}
 _NUMBERS = ("change", "low", "high")
 
 
-def _read_line(line: str) -> Confirmation | None:
+def parse_line(line: str) -> Confirmation | None:
+    """The confirmation that a line holds, or None if it holds none."""
     try:
         data: Any = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(data, dict) or not data.keys() >= _FIELDS:
         return None
@@ -77,14 +81,14 @@ def read_confirmations(results: str | os.PathLike[str]) -> tuple[list[Confirmati
     root = Path(results)
     for path in sorted({*root.glob(FILE_NAME), *root.glob(f"*/{FILE_NAME}")}):
         try:
-            lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+            lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
         except OSError as error:
             problems.append(f"{path}: cannot be read: {error.strerror or error}")
             continue
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue
-            read = _read_line(line)
+            read = parse_line(line)
             if read is None:
                 problems.append(f"{path}, line {number}: not a confirmation; delete that line")
             else:
@@ -106,15 +110,22 @@ def write_confirmations(results: str | os.PathLike[str], new: Iterable[Confirmat
         if not folder.is_dir():
             raise FileNotFoundError(f"no folder {folder} for the confirmations of machine {machine!r}")
         path = folder / FILE_NAME
-        replaced = {(c.key(), c.candidate_before, c.candidate_after) for c in additions}
-        kept = []
-        if path.exists():
-            for line in path.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
-                old = _read_line(line)
-                if old is None or (old.key(), old.candidate_before, old.candidate_after) not in replaced:
-                    kept.append(line)
-        lines = [*kept, *(json.dumps(asdict(c), sort_keys=True) for c in additions)]
-        text = "".join(line + "\n" for line in lines)
-        write_atomically(path, text.encode("utf-8", errors="surrogateescape"))
+        with folder_lock(Path(results), wait_s=_WAIT_S):
+            _replace(path, additions)
         written.append(path)
     return written
+
+
+def _replace(path: Path, additions: list[Confirmation]) -> None:
+    replaced = {(c.key(), c.candidate_before, c.candidate_after) for c in additions}
+    kept = []
+    if path.exists():
+        for line in path.read_text(encoding="utf-8", errors="surrogateescape").split("\n"):
+            if not line.strip():
+                continue
+            old = parse_line(line)
+            if old is None or (old.key(), old.candidate_before, old.candidate_after) not in replaced:
+                kept.append(line)
+    lines = [*kept, *(json.dumps(asdict(c), sort_keys=True) for c in additions)]
+    text = "".join(line + "\n" for line in lines)
+    write_atomically(path, text.encode("utf-8", errors="surrogateescape"))

@@ -7,6 +7,7 @@ than what it removes, dividing would only add it: so both are looked at.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -44,8 +45,10 @@ def divide_best(x: FloatArray, controls: Iterable[Control]) -> tuple[FloatArray,
     `x` as it is and "" if none helps. Both are log values of the same commits. Commits without a control keep
     the median of the others, and a control that covers fewer than 80 % of them is left alone.
     """
-    best, name, least = x, "", short_term_sigma(x)
-    for control in controls:
+    best, name, least = x, "", math.inf
+    for k, control in enumerate(controls):
+        if k == 0:
+            least = short_term_sigma(x)
         known = np.isfinite(control.x)
         if len(x) < _MIN_COMMITS or known.mean() < _MIN_SHARE:
             continue

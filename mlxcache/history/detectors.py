@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -51,22 +52,28 @@ class PeltDetector:
     inflate: bool = True
     piece: int = 256
 
-    def boundaries(self, x: FloatArray) -> list[int]:
-        """See `Detector`; a series shorter than two segments has no change."""
+    def boundaries(self, x: FloatArray, pieces: Collection[int] | None = None) -> list[int]:
+        """See `Detector`; a series shorter than two segments has no change.
+
+        `pieces` are the starts of those `pieces` in which the first pass finds anything, where that is known
+        (`mlxcache.history.quiet`); the others are not searched.
+        """
         n = len(x)
         if n < 2 * self.min_size:
             return []
         sigma = short_term_sigma(x)
         clipped = clip_outliers(x, sigma, self.clip)
-        first = self._segment(clipped / sigma, self.first_penalty * math.log(n))
+        first = self._segment(clipped / sigma, self.first_penalty * math.log(n), pieces)
         if not first:
             return []  # the second pass asks for more
         rest = residuals(clipped, first)
         sigma = max(sigma, math.sqrt(float(rest @ rest) / max(1, n - len(first) - 1)))
         factor = inflation(autocorrelation(rest)) if self.inflate else 1.0
-        return self._segment(clipped / sigma, self.penalty * factor * math.log(n))
+        if self.penalty < self.first_penalty:
+            pieces = None  # a piece may hold something for the second pass alone
+        return self._segment(clipped / sigma, self.penalty * factor * math.log(n), pieces)
 
-    def _segment(self, scaled: FloatArray, penalty: float) -> list[int]:
+    def _segment(self, scaled: FloatArray, penalty: float, pieces: Collection[int] | None = None) -> list[int]:
         """Boundaries of the whole series, from pieces: PELT takes time with the square of the length.
 
         Pieces overlap, and each answers for the part that is OVERLAP / 2 away from its inner ends. A level is
@@ -76,14 +83,21 @@ class PeltDetector:
         if n <= self.piece:
             return self._search(scaled, penalty)
         found: list[int] = []
-        step = self.piece - _OVERLAP
-        for start in range(0, n - _OVERLAP, step):
-            stop = min(start + self.piece, n)
+        for start, stop in self.pieces(n):
+            if pieces is not None and start not in pieces:
+                continue
             first = start + _OVERLAP // 2 if start else 0
             last = stop - _OVERLAP // 2 if stop < n else n
             found += [start + b for b in self._search(scaled[start:stop], penalty) if first <= start + b < last]
         # Two pieces may place the same step differently, on either side of the seam.
         return [b for k, b in enumerate(found) if k == 0 or b - found[k - 1] >= self.min_size]
+
+    def pieces(self, n: int) -> list[tuple[int, int]]:
+        """Where the pieces of `n` values start and stop."""
+        if n <= self.piece:
+            return [(0, n)]
+        step = self.piece - _OVERLAP
+        return [(start, min(start + self.piece, n)) for start in range(0, n - _OVERLAP, step)]
 
     def _search(self, scaled: FloatArray, penalty: float) -> list[int]:
         # The linear kernel's cost is the squared error, and this class runs PELT in C: 0.5 ms where

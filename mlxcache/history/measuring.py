@@ -91,6 +91,10 @@ def resolve_commit(repo: str | os.PathLike[str], revision: str) -> str:
         check=False,
     )
     if done.returncode:
+        if "not a git repository" in done.stderr:
+            raise MeasureError(
+                f"repo: {Path(repo).resolve()} is no git repository; give the project's with --repo"
+            )
         raise MeasureError(
             f"{revision!r} is no commit of the repository at {Path(repo).resolve()}; in a shallow clone, "
             "`git fetch --unshallow` brings the history"

@@ -12,7 +12,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -23,6 +23,7 @@ from mlxcache.history.folder_lock import folder_lock
 from mlxcache.history.join import JoinError, join_results, same
 from mlxcache.history.problems import Problem
 from mlxcache.history.progress import progress
+from mlxcache.history.records import find_records, join_lines
 from mlxcache.history.tree import as_roots, find_machine_folders
 
 STAGE_NAME: Final = ".mlxcache-merge"
@@ -37,6 +38,7 @@ class MergeReport:
     added: int = 0  # files that the tree did not have
     joined: int = 0  # files that got benchmarks or values
     unchanged: int = 0  # files that had everything already
+    records: int = 0  # lines added to the records beside the results
     conflicts: list[Problem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -50,10 +52,10 @@ def merge(
 ) -> MergeReport:
     """Add the results of the shards to the tree `into`, which is made if need be; shards stay as they are.
 
-    Files of the same machine folder and name are joined benchmark by benchmark and parameter by parameter;
-    of a .jsonl file beside them the tree gets the lines that it lacks.
+    Files of the same machine folder and name are joined benchmark by benchmark and parameter by parameter.
     What differs is a conflict: reported and left as the tree has it. benchmarks.json is merged too; where
-    entries differ, those of the tree with the newest commit are taken.
+    entries differ, those of the tree with the newest commit are taken. Of the records that are kept line by
+    line (`mlxcache.history.records`) the tree gets the lines that it lacks.
 
     Raises:
         FileNotFoundError, NotADirectoryError: a shard is not there, or a path is a file.
@@ -180,7 +182,7 @@ class _Merger:
         self._merged = [target]  # the folders that its benchmarks.json is from
         self._newest: dict[Path, int] = {}
 
-    def run(self, roots: Iterable[Path], show_progress: bool | None) -> None:
+    def run(self, roots: Sequence[Path], show_progress: bool | None) -> None:
         folders, problems = find_machine_folders(roots)
         self._report.conflicts += problems
         work = [(folder, path) for folder in folders for path in folder.files]
@@ -188,8 +190,8 @@ class _Merger:
             self._add_file(path, self._target / folder.path.resolve().name / path.name)
         for folder in folders:
             self._add_machine(folder.machine_file, self._target / folder.path.resolve().name / "machine.json")
-            for path in sorted(folder.path.glob("*.jsonl")):
-                self._add_lines(path, self._target / folder.path.resolve().name / path.name)
+        for path in find_records(roots, (folder.path for folder in folders)):
+            self._add_records(path, self._target / path.resolve().parent.name / path.name)
         for path in dict.fromkeys(folder.benchmarks_file for folder in folders):
             if path.exists():
                 self._add_benchmarks(path, self._target / "benchmarks.json")
@@ -246,15 +248,6 @@ class _Merger:
             self._stage.put(target, json.dumps(joined.document).encode())
             self._report.joined += 1
 
-    def _add_lines(self, path: Path, target: Path) -> None:
-        """Records of runs and of reruns, one a line: the tree gets the lines that it lacks."""
-        there = self._stage.content(target) or b""
-        known = set(there.splitlines())
-        new = [line for line in path.read_bytes().splitlines() if line.strip() and line not in known]
-        if new:
-            ended = there if there.endswith(b"\n") or not there else there + b"\n"
-            self._stage.put(target, ended + b"".join(line + b"\n" for line in dict.fromkeys(new)))
-
     def _add_machine(self, path: Path, target: Path) -> None:
         there = self._stage.content(target)
         if not path.exists():
@@ -275,6 +268,21 @@ class _Merger:
             keys = sorted(key for key in {**old, **document} if not same(old.get(key), document.get(key)))
             named = ", ".join(f"{key}: {show(document.get(key))}, kept {show(old.get(key))}" for key in keys)
             self._report.notes.append(f"{path} is of another machine of the same name ({named})")
+
+    def _add_records(self, path: Path, target: Path) -> None:
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            why = f"not merged: cannot be read: {error.strerror or error}"
+            self._report.conflicts.append(Problem(str(path), "", why))
+            return
+        joined = join_lines(self._stage.content(target) or b"", data)
+        self._report.conflicts += [
+            Problem(str(path), f"line {number}", "not merged: not a JSON object") for number in joined.damaged
+        ]
+        if joined.data is not None:
+            self._stage.put(target, joined.data)
+            self._report.records += joined.added
 
     def _add_benchmarks(self, path: Path, target: Path) -> None:
         data, there = path.read_bytes(), self._stage.content(target)

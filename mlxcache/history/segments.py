@@ -9,7 +9,7 @@ Detector, significance test and effect size are pieces of `Method` and can be sw
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import NormalDist
 
@@ -145,16 +145,21 @@ def _prepare(x: FloatArray, boundaries: list[int]) -> _Series:
 
 
 def find_changes(
-    x: FloatArray, method: Method | None = None, *, dropped: Callable[[Change], None] | None = None
+    x: FloatArray,
+    method: Method | None = None,
+    *,
+    proposed: Sequence[int] | None = None,
+    dropped: Callable[[Change], None] | None = None,
 ) -> list[Change]:
     """All changes in the log values `x` (see `log_values`), in order.
 
     The weakest proposal is dropped and its two levels joined until all that are left are large and sure
-    enough, so a real step is judged against everything on both sides of it. `dropped` is told of each
-    proposal that went, as it was judged at that moment.
+    enough, so a real step is judged against everything on both sides of it. `proposed` is what the method's
+    detector answers, where somebody has asked it already. `dropped` is told of each proposal that went, as it
+    was judged at that moment.
     """
     chosen = method or Method()
-    boundaries = chosen.detector.boundaries(x)
+    boundaries = list(chosen.detector.boundaries(x) if proposed is None else proposed)
     if not boundaries:
         return []
     series = _prepare(x, boundaries)

@@ -5,23 +5,25 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import scipy.sparse
 
 from mlxcache.history.control import Control, is_control
 from mlxcache.history.noise import FloatArray
 
 KEY_COLUMNS: Final = ("machine", "env", "benchmark", "params", "version", "unit")
 _NEEDED: Final = frozenset({*KEY_COLUMNS, "commit", "value", "status"})
+_USED: Final = (*KEY_COLUMNS, "commit", "commit_index", "value", "series")
 
 _ENOUGH_FOR_MEDIAN: Final = 5
 
-Indices = npt.NDArray[np.int64]
+Indices = npt.NDArray[np.int32 | np.int64]
 ControlTest = Callable[[str], bool]
 
 
@@ -50,16 +52,23 @@ class Task:
     controls: tuple[Control, ...]
 
 
-def measured(df: pd.DataFrame) -> pd.DataFrame:
+def measured(df: pd.DataFrame, also: Collection[str] = ()) -> pd.DataFrame:
     """The rows that hold a number; series numbers and commit order are filled in where the frame has none.
 
-    Raises ValueError naming the columns that are missing.
+    Of the columns those that a series needs, and of `also` those that are there. Raises ValueError naming the
+    columns that are missing.
     """
     missing = sorted(_NEEDED - set(df.columns))
     if missing:
         raise ValueError(f"the table lacks {', '.join(missing)}; expected what mlxcache.history.load returns")
     value = df["value"].to_numpy(np.float64)
-    table: pd.DataFrame = df.loc[(df["status"] == "ok").to_numpy() & np.isfinite(value)]
+    # Only the columns that are used: the table may have ten million rows.
+    columns = [name for name in (*_USED, *also) if name in df.columns]
+    if "commit_index" not in columns:
+        columns.append("commit_date")
+    usable = (df["status"] == "ok").to_numpy() & np.isfinite(value)
+    # Column by column, because a frame's own selection makes an index as large as two columns.
+    table = pd.DataFrame({name: df[name].array[usable] for name in columns}, copy=False)
     if "series" not in table.columns:
         table = table.assign(series=table.groupby(list(KEY_COLUMNS), observed=True, sort=True).ngroup())
     if "commit_index" not in table.columns:
@@ -72,9 +81,35 @@ def measured(df: pd.DataFrame) -> pd.DataFrame:
 
 def series_keys(table: pd.DataFrame) -> dict[int, Key]:
     """Series number to key."""
-    numbers, first = np.unique(table["series"].to_numpy(), return_index=True)
+    numbers, first = first_places(table["series"].to_numpy())
     columns = [table[name].take(first).astype("str").tolist() for name in KEY_COLUMNS]
     return {int(number): Key(*values) for number, *values in zip(numbers, *columns, strict=True)}
+
+
+def first_places(numbers: npt.NDArray[np.integer[Any]]) -> tuple[Indices, Indices]:
+    """The distinct numbers in ascending order and where each occurs first, as `np.unique` has it."""
+    n = len(numbers)
+    if not n or numbers.min() < 0 or numbers.max() > n:
+        values, first = np.unique(numbers, return_index=True)
+        return values.astype(np.int64), first
+    # Small numbers need no sorting.
+    place = np.full(int(numbers.max()) + 1, -1, np.int64)
+    place[numbers[::-1]] = np.arange(n - 1, -1, -1)
+    found = np.flatnonzero(place >= 0)
+    return found, place[found]
+
+
+def _order(series: npt.NDArray[np.integer[Any]], commits: Indices) -> Indices:
+    """What sorts the rows by series and then by commit."""
+    n = len(series)
+    if n >= 2**31 or series.min() < 0 or series.max() > n or bool((commits[1:] < commits[:-1]).any()):
+        return np.lexsort((commits, series))
+    # The rows are in the order of commits, as `load` leaves them, so counting does it: it is how a sparse
+    # matrix of series by row number is laid out.
+    entries = (np.ones(n, np.int8), (series.astype(np.int32), np.arange(n, dtype=np.int32)))
+    laid_out = scipy.sparse.csr_array(entries, shape=(int(series.max()) + 1, n))
+    order: Indices = laid_out.indices
+    return order
 
 
 def control_test(control: str | None) -> ControlTest:
@@ -161,11 +196,11 @@ def median_controls(table: pd.DataFrame, keys: Mapping[int, Key]) -> Controls:
 def as_tasks(table: pd.DataFrame, keys: Mapping[int, Key], controls: Controls) -> list[Task]:
     """Every series of the table, in the order of their numbers."""
     series = table["series"].to_numpy()
-    commits = table["commit_index"].to_numpy(np.int64)
+    commits = table["commit_index"].to_numpy()
     values = table["value"].to_numpy(np.float64)
     if not len(series):
         return []
-    order = np.lexsort((commits, series))
+    order = _order(series, commits)
     series, commits, values = series[order], commits[order], values[order]
     bounds = np.flatnonzero(np.concatenate([[True], series[1:] != series[:-1], [True]]))
     tasks = []

@@ -45,7 +45,10 @@ def peers_table(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def as_text(table: pd.DataFrame) -> str:
-    """The table in microseconds, each peer with our time over its time in brackets."""
+    """The table in microseconds, each peer with our time over its time in brackets.
+
+    `limit` is the time that the step's bytes take at the machine's copy speed; dispatch is not in it.
+    """
     caches = [name for name in table.columns if name not in ("machine", "commit", "step", OURS, "limit")]
     lines = []
     for (machine, commit), rows in table.groupby(["machine", "commit"], sort=False):
@@ -55,7 +58,7 @@ def as_text(table: pd.DataFrame) -> str:
         for _, row in rows.iterrows():
             mine = float(row[OURS])
             peers = [_cell(mine, row.get(name)) for name in caches]
-            cells.append([str(row["step"]), f"{mine * 1e6:,.0f}", *peers, _cell(mine, row.get("limit"))])
+            cells.append([str(row["step"]), f"{mine * 1e6:,.0f}", *peers, _limit(row.get("limit"))])
         widths = [max(len(line[i]) for line in cells) for i in range(len(header))]
         lines += ["  ".join(text.rjust(width) for text, width in zip(line, widths, strict=True)) for line in cells]
         lines.append("")
@@ -73,6 +76,10 @@ def _steps(rows: pd.DataFrame) -> Iterable[tuple[tuple[str, str], list[tuple[str
 
 def _estimate(value: float, samples: object) -> float:
     return value if samples is None else low_quantile(np.asarray(samples))
+
+
+def _limit(seconds: object) -> str:
+    return f"{seconds * 1e6:.3g}" if isinstance(seconds, float) and np.isfinite(seconds) else "-"
 
 
 def _cell(mine: float, other: object) -> str:

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from mlxcache.history.folder_lock import FolderBusyError, folder_lock
+from mlxcache.history.records import RUNS
 from mlxcache.runner.facts import Machine, State
 
-RUNS = "runs.jsonl"
+# A merge into the same tree takes no longer.
+_WAIT_S = 60.0
 
 
 def run_record(
@@ -34,8 +38,18 @@ def run_record(
 
 
 def append_record(folder: Path, record: dict[str, Any]) -> None:
-    """Add a line to the folder's runs; one write of a whole line, so that two runs at once both keep theirs."""
+    """Add a line to the folder's runs; one write of a whole line, so that two runs at once both keep theirs.
+
+    A merge replaces the file, so it is waited for, unless it takes longer than a minute.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     line = json.dumps(record, sort_keys=True) + "\n"
-    with os.fdopen(os.open(folder / RUNS, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644), "w") as stream:
+    with ExitStack() as stack:
+        with suppress(FolderBusyError):
+            stack.enter_context(folder_lock(folder.parent, _WAIT_S))
+        _append(folder / RUNS, line)
+
+
+def _append(path: Path, line: str) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644), "w") as stream:
         stream.write(line)

@@ -18,7 +18,7 @@ from frames import commit_file, git, levels
 from mlxcache.cli import main
 from mlxcache.commands import compare as compare_command
 from mlxcache.history import confirming
-from mlxcache.history.measuring import MeasureError
+from mlxcache.history.measuring import MeasureError, this_machine
 
 
 def write_results(root: Path, line: list[str], values: np.ndarray, machine: str = "m1") -> None:
@@ -241,3 +241,92 @@ def test_other_machines_candidates_are_left_to_them(project: list[str], capsys: 
     monkeypatch.setattr("mlxcache.commands.regressions.this_machine", lambda: "elsewhere")
     assert main(["regressions", "--repo", ".", "--confirm"]) == 1
     assert "1 candidates are of other machines than elsewhere" in capsys.readouterr().out
+
+
+BUSY_CONFIG = {
+    "version": 1,
+    "project": "busy",
+    "repo": ".",
+    "branches": ["HEAD"],
+    "dvcs": "git",
+    "environment_type": "virtualenv",
+    "benchmark_dir": "benchmarks",
+    "env_dir": ".asv/env",
+    "results_dir": "results",
+    "build_command": [],
+    "uninstall_command": [],
+    "install_command": [
+        'python -c "import shutil, sysconfig; '
+        "shutil.copy('{build_dir}/busy.py', sysconfig.get_paths()['purelib'])\""
+    ],
+}
+BUSY_SUITE = """
+import busy
+
+def time_work():
+    busy.work()
+
+time_work.number, time_work.repeat, time_work.rounds, time_work.warmup_time = 1, 5, 1, 0
+"""
+BUSY_MODULE = """
+def work():
+    total = 0
+    for i in range({steps}):
+        total += i * i
+    return total
+# {number}
+"""
+
+
+@pytest.mark.slow
+def test_confirm_measures_a_planted_slowdown_and_the_next_page_knows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """Through asv itself: a busy loop of some milliseconds that got 30 % longer is confirmed, and stays so."""
+    monkeypatch.chdir(tmp_path)
+    git(tmp_path, "init", "-q")
+    Path("asv.conf.json").write_text(json.dumps(BUSY_CONFIG))
+    Path(".gitignore").write_text(".asv\nresults\n")
+    commit_file(tmp_path, "benchmarks/__init__.py", "")
+    commit_file(tmp_path, "benchmarks/suite.py", BUSY_SUITE)
+    line = [
+        commit_file(tmp_path, "busy.py", BUSY_MODULE.format(steps=130_000 if n >= 12 else 100_000, number=n))
+        for n in range(24)
+    ]
+    machine = this_machine()
+    # The history is written, not measured: what is tested is the rerun.
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    values = levels((12, 0.005), (12, 0.0065), sigma=0.004)
+    write_busy_results(machine, f"virtualenv-py{version}", line, values, version)
+
+    assert main(["regressions", "--repo", ".", "--confirm", "--rounds", "6"]) == 1
+    said = capsys.readouterr()
+    assert "confirmed: +" in said.err, said
+    assert "1 standing regression: 1 confirmed, 0 candidates" in said.out
+    assert main(["regressions", "--repo", ".", "--format", "json"]) == 1
+    (change,) = json.loads(capsys.readouterr().out)["changes"]
+    assert change["state"] == "confirmed"
+    assert change["after"] == line[12]
+    assert "a rerun of" in change["note"]
+
+
+def write_busy_results(machine: str, env: str, line: list[str], values: np.ndarray, python: str) -> None:
+    """asv's files for one benchmark, as this machine would have written them."""
+    folder = Path("results") / machine
+    folder.mkdir(parents=True)
+    (folder / "machine.json").write_text(json.dumps({"machine": machine, "version": 1}))
+    for number, (commit, value) in enumerate(zip(line, values, strict=True)):
+        document = {
+            "commit_hash": commit,
+            "env_name": env,
+            "date": 1_700_000_000_000 + 86_400_000 * number,
+            "params": {"machine": machine, "python": python},
+            "python": python,
+            "requirements": {},
+            "env_vars": {},
+            "result_columns": ["result", "params", "version"],
+            "results": {"suite.time_work": [[float(value)], [], "1"]},
+            "durations": {},
+            "version": 2,
+        }
+        (folder / f"{commit[:8]}-{env}.json").write_text(json.dumps(document))

@@ -246,3 +246,31 @@ def test_default_units() -> None:
     assert [default_unit(name) for name in names] == [
         "seconds", "seconds", "bytes", "bytes", "unit", "", ""
     ]  # fmt: skip
+
+
+def test_a_benchmark_named_twice_is_reported() -> None:
+    """JSON keeps the last of two equal keys; the first one's values are counted as left out."""
+    text = json.dumps(document({"time_x": row([1.0, 2.0], [["1", "2"]]), "time_y": row([3.0])}))
+    parsed = parse(text.replace('"time_y"', '"time_x"').encode())
+    assert parsed.values.tolist() == [3.0]
+    assert [(f.row, f.n_values) for f in parsed.faults] == [("time_x", 2)]
+    assert "twice in this file" in reasons(parsed)
+
+
+def test_any_key_named_twice_is_reported() -> None:
+    """Two environments, and two whole sets of results: the last one counts, and the first one's loss is told."""
+    text = json.dumps(document({"time_x": row([1.0])}))
+    parsed = parse(
+        ('{"env_name": "other", "results": {"time_z": [[1.0, 2.0], [["1", "2"]]]},' + text[1:]).encode()
+    )
+    assert parsed.head.env == "venv-py3.12"
+    assert [f.n_values for f in parsed.faults] == [0, 2]
+    assert '"results" is in one object twice' in reasons(parsed)
+
+
+def test_text_that_looks_like_keys_is_no_repetition() -> None:
+    """Quotes and colons in parameters, and a layout of one's own, are fine."""
+    choices = [['{"a": 1, "a": 2}', "'b': c", '" : ']]
+    content = document({"time_x": row([1.0, 2.0, 3.0], choices)})
+    assert parse(content).faults == []
+    assert parse(json.dumps(content, indent=1, separators=(" , ", " : ")).encode()).faults == []

@@ -1,7 +1,8 @@
-"""The tool that times loading."""
+"""The tool that times loading and detecting."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,12 +16,13 @@ def test_makes_and_times_a_tree(tmp_path: Path) -> None:
     for action, options in (("make", ["--files", "4", "--series", "120"]), ("load", [])):
         done = subprocess.run(
             [sys.executable, str(TOOL), action, str(results), *options],
-            check=True, capture_output=True, text=True, cwd=TOOL.parents[1],
+            check=True, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(TOOL.parents[1])},
         )  # fmt: skip
     lines = done.stdout.splitlines()
     assert lines[0].startswith("4 result files, ")
     assert [line.split("  ")[0] for line in lines[1:5]] == [
         "no cache", "empty cache", "full cache", "full cache, one new file"
     ]  # fmt: skip
+    assert all(" load + " in line and " detect " in line for line in lines[1:5])
     assert all("no problems" in line for line in lines[1:5])
     assert len(list(results.glob("*/*.json"))) == 5

@@ -125,6 +125,18 @@ def test_stored_results_are_judged_by_how_much_runs_differ() -> None:
         assert row["change"] == pytest.approx(0.04)
 
 
+def test_intervals_of_the_runs_count_where_there_are_no_samples() -> None:
+    """asv's own interval, as wide as the difference, leaves it open in a quiet history."""
+    values = levels((40, 1.0), sigma=0.002)
+    values[-1] = values[-2] * 1.04
+    df = history_frame(values)
+    (row,) = compare(df, commit_name(38), commit_name(39)).to_dict("records")
+    assert row["verdict"] == "regression"
+    df["ci_low"], df["ci_high"] = df["value"] * 0.9, df["value"] * 1.1
+    (row,) = compare(df, commit_name(38), commit_name(39)).to_dict("records")
+    assert row["verdict"] == "inconclusive"
+
+
 def test_samples_of_the_runs_count_where_they_are_wider() -> None:
     """A single run whose own samples are all over the place proves nothing in a quiet history."""
     values = levels((40, 1.0), sigma=0.002)

@@ -16,7 +16,7 @@ def test_healthy_tree(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     write_tree(tmp_path)
     assert cli.main(["doctor", str(tmp_path)]) == 0
     out = capsys.readouterr().out
-    assert "3 files, 3 commits, 1 machines, 7 series, 21 values (21 ok, 0 failed, 0 skipped)" in out
+    assert "3 files, 3 commits, 1 machine, 7 series, 21 values (21 ok, 0 failed, 0 skipped)" in out
     assert out.endswith("no problems\n")
 
 

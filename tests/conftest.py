@@ -1,4 +1,4 @@
-"""Keeps the tests of mlxcache.history out of the user's cache folder."""
+"""Keeps the tests out of the user's cache folder."""
 
 from pathlib import Path
 

@@ -1,0 +1,105 @@
+"""Keeps what is known of quiet pieces on disk, so that one new file costs no second search of everything.
+
+One file for all trees, keyed by the pieces' content and by the source of what judges them. It may be deleted at
+any time: it is replaced as a whole, carries a checksum, and what does not fit is as good as none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import struct
+import tempfile
+import time
+import zlib
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from mlxcache.history import detectors, noise, quiet
+from mlxcache.history.quiet import Certificate
+
+_ENTRY: Final = np.dtype(
+    [("key", "V16"), ("penalty", "<f8"), ("sigma", "<f8"), ("clipped", "<u4"), ("day", "<u4")]
+)
+_PREFIX: Final = struct.Struct("<4sI32s")  # magic, CRC-32 of the entries, digest of the code
+_MAGIC: Final = b"mxq1"
+_FORGOTTEN_DAYS: Final = 30
+_MOST: Final = 1_000_000  # 40 MB
+
+
+class CertificateStore(dict[bytes, Certificate]):
+    """The certificates of a cache folder; whatever is set was in use and is kept by `save`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "quiet-pieces.bin"
+        self._used: set[bytes] = set()
+        self._added = False
+        entries = _read(self._path)
+        names = ("penalty", "sigma", "clipped")
+        columns = (entries[name].tolist() for name in names)
+        super().__init__(zip(entries["key"].tolist(), map(Certificate, *columns), strict=True))
+
+    def __setitem__(self, key: bytes, certificate: Certificate) -> None:
+        self._used.add(key)
+        if self.get(key) is not certificate:
+            self._added = True
+            super().__setitem__(key, certificate)
+
+    def save(self) -> None:
+        """Add what is new to the file. A full disk or a read-only folder costs speed only, so nothing is said."""
+        if not self._added:
+            return
+        today = int(time.time() // 86_400)
+        mine = np.zeros(len(self._used), _ENTRY)
+        keys = list(self._used)
+        mine["key"] = np.array(keys, "V16")
+        for name in ("penalty", "sigma", "clipped"):
+            mine[name] = [getattr(self[key], name) for key in keys]
+        mine["day"] = today
+        # Another process may have written since; its entries stay, and of two for one piece ours.
+        others = _read(self._path)
+        fresh = (others["day"] + _FORGOTTEN_DAYS >= today) & (others["day"] <= today)
+        kept = [key not in self._used for key in others["key"].tolist()]
+        others = others[fresh & np.array(kept, np.bool_)]
+        others = others[np.argsort(others["day"], kind="stable")]
+        _write(self._path, np.concatenate([others, mine])[-_MOST:].tobytes())
+
+
+@cache
+def _code_digest() -> bytes:
+    digest = hashlib.sha256()
+    for module in (noise, detectors, quiet):
+        digest.update(Path(str(module.__file__)).read_bytes())
+    digest.update(Path(__file__).read_bytes())
+    return digest.digest()
+
+
+def _read(path: Path) -> np.ndarray[tuple[int], np.dtype[np.void]]:
+    """The file's entries; none if it is missing, damaged or of other code."""
+    with contextlib.suppress(OSError, struct.error):
+        payload = path.read_bytes()
+        magic, checksum, code = _PREFIX.unpack_from(payload)
+        body = memoryview(payload)[_PREFIX.size :]
+        sound = magic == _MAGIC and zlib.crc32(body) == checksum and len(body) % _ENTRY.itemsize == 0
+        if sound and code == _code_digest():
+            return np.frombuffer(body, _ENTRY)
+    return np.empty(0, _ENTRY)
+
+
+def _write(path: Path, body: bytes) -> None:
+    # No fsync: what a crash cut short fails its checksum.
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(dir=path.parent, suffix=".part")
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(_PREFIX.pack(_MAGIC, zlib.crc32(body), _code_digest()) + body)
+            os.replace(name, path)  # noqa: PTH105
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(name)  # noqa: PTH108
+            raise
