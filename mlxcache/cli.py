@@ -13,13 +13,19 @@ from collections.abc import Sequence
 # name -> one line of help; the code is mlxcache.commands.<name>
 COMMANDS: dict[str, str] = {
     "bench": "run the asv suite quietly and sum up what came out",
+    "bisect": "find the commit that made a series worse, between two measured ones",
     "compare": "judge one commit against another: regression, no regression or inconclusive",
+    "coverage": "list which commits have results, and which need measuring",
     "dashboard": "write a static site of asv results: what got slower, since when, by how much",
     "doctor": "list what could not be used of a results tree, and why",
+    "export": "write results in the formats of other systems",
     "machine": "name this machine by its hardware, and show the state it is in",
     "merge": "join shards of results, or whole trees, into one",
     "peers": "print our cache beside mlx-lm's, bare MLX and the machine's limit",
+    "notify": "open, update and close the issues of confirmed regressions",
+    "publish": "merge shards into a branch of results and push it, also while others do",
     "regressions": "list the changes in a history of asv results",
+    "verdict": "turn a comparison's JSON into the comment for a pull request",
 }
 
 

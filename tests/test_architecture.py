@@ -43,6 +43,24 @@ def test_history_imports_neither_mlx_nor_dashboard(path: Path) -> None:
     assert not wrong
 
 
+# What each layer may import of the package, apart from itself; commands may import all.
+LAYERS = {"history": (), "runner": ("history",), "exports": ("history",), "dashboard": ("history",)}
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_layers_import_one_way(layer: str) -> None:
+    """Measuring, exporting and showing rest on the history and know nothing of each other or of the commands."""
+    allowed = {layer, *LAYERS[layer]}
+    layers = {*LAYERS, "commands", "cli"}
+    wrong = {
+        (path.name, name)
+        for path in (PACKAGE / layer).glob("**/*.py")
+        for name in _imports(path)
+        if name.startswith("mlxcache.") and name.split(".")[1] in layers - allowed
+    }
+    assert not wrong
+
+
 @pytest.mark.parametrize("module", ["mlxcache", "mlxcache.layout", "mlxcache.history", "mlxcache.cli"])
 def test_importing_does_not_import_mlx(module: str) -> None:
     """These import without mlx, so that results can be read on any machine."""

@@ -8,20 +8,30 @@ mlxcache bench HEAD^! --bench ring  one topic
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import sys
+import tempfile
+import time
 from pathlib import Path
 
+from mlxcache.history.full_history import require_full_history
 from mlxcache.runner.asv_machine import register
-from mlxcache.runner.asv_main import CHANGES_VARIABLE
+from mlxcache.runner.asv_main import CHANGES_VARIABLE, SAID_VARIABLE, SHARD_VARIABLE
 from mlxcache.runner.changes import Changes
+from mlxcache.runner.collect import collect
 from mlxcache.runner.facts import this_machine, this_state
+from mlxcache.runner.outcome import Outcome, judge_run, nothing_written
+from mlxcache.runner.project import Project
 from mlxcache.runner.record import append_record, run_record
 from mlxcache.runner.settings import allowed_cpus, quiet_settings
+from mlxcache.runner.shards import Shard, Took, known_durations
 from mlxcache.runner.summary import summarise
 
 PASSES_ARGUMENTS = True
+# 1 is a regression everywhere, 2 is "it could not be done".
+NOT_DONE = 2
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -44,25 +54,29 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--results", help="keep the results in this folder instead of the configured one")
     parser.add_argument("--no-pin", action="store_true", help="do not pin to one CPU")
+    parser.add_argument(
+        "--shard", metavar="I/N", help="only part I of N of the suite, split by how long benchmarks took before"
+    )
+    parser.add_argument(
+        "--collect", type=Path, metavar="DIR", help="copy what this run wrote to DIR as well, for `mlxcache merge`"
+    )
+    parser.add_argument("--shallow", action="store_true", help="measure in a shallow clone all the same")
     parser.epilog = "All other arguments are handed to `asv run`, for example a range of commits or --bench REGEX."
 
 
 def run(args: argparse.Namespace, rest: list[str]) -> int:
-    """Measure, record the machine's state, print the summary; asv's exit status, or 2 if nothing was measured."""
-    config = Path(args.config).resolve()
-    if not config.is_file():
-        print(
-            f"mlxcache bench: --config: no file {config}; run it in a project with asv's configuration",
-            file=sys.stderr,
-        )
-        return 2
+    """Measure, record the machine's state, print the summary; 2 if nothing was measured or a benchmark failed."""
     try:
+        shard = Shard.parse(args.shard) if args.shard else None
+        project = Project.load(args.config, args.results)
+        if not args.shallow:
+            require_full_history(project.repo)
         machine = this_machine(args.device)
         register(machine)
     except (ValueError, OSError) as error:
         print(f"mlxcache bench: {error}", file=sys.stderr)
         return 2
-    results = Path(args.results).resolve() if args.results else results_folder(config)
+    results = project.results
     settings = quiet_settings(machine, rest, None if args.no_pin else allowed_cpus())
     arguments = [*rest, *(word for setting in settings for word in setting.arguments)]
     if args.rounds is not None:
@@ -77,29 +91,42 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
         args.cuda or "",
         str(results) if args.results else "",
     )
-    before, known = this_state(), _written(results)
-    status = _asv(config, ["run", *arguments], changes)
+    durations = known_durations(results, machine.key) if shard else []
+    before, known, since = this_state(), _written(results), time.time() * 1000
+    status, said = _asv(project.config, ["run", *arguments], changes, shard, durations)
     after = this_state()
     files = sorted(path for path, stamp in _written(results).items() if known.get(path) != stamp)
     if not files:
         if status == 0 and {"--dry-run", "-n"} & set(rest):
             return 0
-        print("mlxcache bench: asv wrote no result; its messages above say why", file=sys.stderr)
-        return status or 2
-    relative = [str(path.relative_to(results)) for path in files]
-    append_record(results / machine.key, run_record(machine, before, after, arguments, status, relative))
-    print(summarise(results, files, machine, (before, after)))
+        if status == 0 and any(word.startswith("--skip-existing") for word in rest):
+            print("mlxcache bench: everything was measured already", file=sys.stderr)
+            return 0
+        return _told(nothing_written(said, shard), status)
+    try:
+        relative = [str(path.relative_to(results)) for path in files]
+        append_record(results / machine.key, run_record(machine, before, after, arguments, status, relative))
+        if args.collect:
+            collect(results, files, args.collect)
+        print(summarise(results, files, machine, (before, after)))
+    except OSError as error:  # such as a full disk: what asv wrote is whole
+        print(f"mlxcache bench: {error}; the results of this run are complete in {results}", file=sys.stderr)
+        return NOT_DONE
     if status:
         print(f"mlxcache bench: asv ended with status {status}; what had finished is kept", file=sys.stderr)
-    return status
+    return _told(judge_run(results, files, since), status)
 
 
-def results_folder(config: Path) -> Path:
-    """Where this configuration keeps its results."""
-    import asv.config
-
-    loaded = asv.config.Config.load(str(config))
-    return (config.parent / str(loaded.results_dir)).resolve()
+def _told(outcome: Outcome, status: int) -> int:
+    """Say what was wrong; 0 only if something was measured and nothing failed."""
+    for line in outcome.problems:
+        print(f"mlxcache bench: {line}", file=sys.stderr)
+    for line in outcome.notes:
+        print(f"mlxcache bench: note: {line}", file=sys.stderr)
+    if status > 2 or status < 0:  # a signal or an interruption is worth telling from a failure
+        return status
+    # asv's 1 means "could not", which is 2 here: 1 is a regression.
+    return NOT_DONE if outcome.problems or status else 0
 
 
 def _written(results: Path) -> dict[Path, tuple[int, int]]:
@@ -108,13 +135,27 @@ def _written(results: Path) -> dict[Path, tuple[int, int]]:
     return {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in paths}
 
 
-def _asv(config: Path, arguments: list[str], changes: Changes) -> int:
-    environment = {**os.environ, CHANGES_VARIABLE: changes.as_json()}
-    command = [sys.executable, "-m", "mlxcache.runner.asv_main", "--config", str(config), *arguments]
-    # The child gets Ctrl-C from the terminal too: it saves and ends, and we still report what there is.
-    with subprocess.Popen(command, env=environment) as process:
-        while True:
-            try:
-                return process.wait()
-            except KeyboardInterrupt:
-                continue
+def _asv(
+    config: Path, arguments: list[str], changes: Changes, shard: Shard | None, durations: list[Took]
+) -> tuple[int, list[str]]:
+    """Run asv; its exit status and its warnings and errors."""
+    with tempfile.TemporaryDirectory() as folder:
+        said = Path(folder) / "said"
+        environment = {**os.environ, CHANGES_VARIABLE: changes.as_json(), SAID_VARIABLE: str(said)}
+        if shard is not None:
+            plan = Path(folder) / "shard.json"
+            took = [(each.benchmark, each.commit, each.seconds) for each in durations]
+            facts = {"shard": f"{shard.index}/{shard.count}", "durations": took}
+            plan.write_text(json.dumps(facts), encoding="utf-8")
+            environment[SHARD_VARIABLE] = str(plan)
+        command = [sys.executable, "-m", "mlxcache.runner.asv_main", "--config", str(config), *arguments]
+        # The child gets Ctrl-C from the terminal too: it saves and ends, and we still report what there is.
+        with subprocess.Popen(command, env=environment) as process:
+            while True:
+                try:
+                    status = process.wait()
+                    break
+                except KeyboardInterrupt:
+                    continue
+        lines = said.read_text(encoding="utf-8").splitlines() if said.exists() else []
+    return status, [json.loads(line) for line in lines]

@@ -14,11 +14,13 @@ from typing import Any
 import pandas as pd
 
 from mlxcache.dashboard.report import FORMATS
-from mlxcache.dashboard.verdict import EXIT_STATUS, Comparison, render
+from mlxcache.dashboard.verdict import EXIT_STATUS, NOT_DONE, Comparison, NotDone, render
 from mlxcache.history.change_table import change_points
 from mlxcache.history.commits import RepositoryError
 from mlxcache.history.comparison import compare, compare_rounds
 from mlxcache.history.confirmations import read_confirmations
+from mlxcache.history.full_history import require_full_history
+from mlxcache.history.lost import Lost, lost_in_rounds, lost_in_table
 from mlxcache.history.measuring import (
     DEFAULT_ROUNDS,
     MeasureError,
@@ -27,6 +29,7 @@ from mlxcache.history.measuring import (
     merge_base,
     resolve_commit,
 )
+from mlxcache.history.runner_noise import noise_lines
 from mlxcache.history.table import load
 from mlxcache.history.verdicts import Limits, Verdict, overall
 
@@ -68,7 +71,9 @@ def run(args: argparse.Namespace) -> int:
         comparison, history = _compare(args)
     except (MeasureError, RepositoryError, ValueError, OSError) as error:
         print(f"mlxcache compare: {error}", file=sys.stderr)
-        return 2
+        if args.format != "text":  # whoever reads the output reads that there is no verdict
+            sys.stdout.write(render(NotDone(str(error)), args.format))
+        return NOT_DONE
     sys.stdout.write(render(comparison, args.format))
     if args.plots and history is not None:
         from mlxcache.dashboard.plots import plot_series
@@ -89,6 +94,7 @@ def _compare(args: argparse.Namespace) -> tuple[Comparison, pd.DataFrame | None]
     base = resolve_commit(args.repo, args.base)
     notices = []
     if not args.exact_base:
+        require_full_history(args.repo)
         left = merge_base(args.repo, base, head)
         if left is None:
             raise MeasureError(
@@ -103,7 +109,7 @@ def _compare(args: argparse.Namespace) -> tuple[Comparison, pd.DataFrame | None]
         raise MeasureError(f"no results in {args.results}; give --results, or --measure to measure both commits")
     known = _on_base(history, args, base)
     if args.measure:
-        rows, more = _measured(args, base, head, limits, known)
+        rows, more, lost, noise = _measured(args, base, head, limits, known)
         notices += more
     else:
         assert history is not None
@@ -117,14 +123,19 @@ def _compare(args: argparse.Namespace) -> tuple[Comparison, pd.DataFrame | None]
         notices += rows.attrs["notices"]
         rows = _matching(rows, args.bench)
         base = measured_base
+        lost, noise = lost_in_table(_matching(history, args.bench), base, head), noise_lines(rows)
     verdict = overall(rows["verdict"].tolist(), limits)
-    return Comparison(rows, verdict, base, head, notices), history
+    if lost.missing and verdict is Verdict.NO_REGRESSION:
+        verdict = Verdict.INCONCLUSIVE  # what did not run cannot have passed
+    notices = [*lost.notices(), *notices]
+    return Comparison(rows, verdict, base, head, notices, noise, lost.missing, args.measure), history
 
 
 def _matching(rows: pd.DataFrame, patterns: list[str]) -> pd.DataFrame:
     if not patterns:
         return rows
-    names = rows["benchmark"] + rows["params"].map(lambda text: f"({text})" if text else "")
+    params = rows["params"].astype("str")
+    names = rows["benchmark"].astype("str") + params.map(lambda text: f"({text})" if text else "")
     mask = names.map(lambda name: False)
     for pattern in patterns:
         mask |= names.str.contains(pattern, regex=True)
@@ -166,7 +177,7 @@ def _nearest_measured(history: pd.DataFrame, base: str) -> tuple[str, list[str]]
 
 def _measured(
     args: argparse.Namespace, base: str, head: str, limits: Limits, known: pd.DataFrame | None
-) -> tuple[pd.DataFrame, list[str]]:
+) -> tuple[pd.DataFrame, list[str], Lost, list[str]]:
     """Measure until nothing is open, at most _LOOKS times; each look gets its share of the false alarms."""
     config = find_config(args.config or args.repo)
     if base == head:
@@ -201,4 +212,4 @@ def _measured(
     notices = [*failures, *rows.attrs["notices"]]
     if overall(rows["verdict"].tolist(), share) is Verdict.INCONCLUSIVE:
         notices.append("what is inconclusive is not fine: a quieter machine or more --rounds would tell")
-    return rows, notices
+    return rows, notices, lost_in_rounds(rounds), noise_lines(rows, rounds, args.control)

@@ -18,6 +18,7 @@ from mlxcache.history.commits import RepositoryError
 from mlxcache.history.confirmations import Confirmation, read_confirmations, write_confirmations
 from mlxcache.history.confirming import NotMeasured, candidates, confirm_changes
 from mlxcache.history.folder_lock import FolderBusyError
+from mlxcache.history.full_history import require_full_history
 from mlxcache.history.measuring import DEFAULT_ROUNDS, MeasureError, find_config, this_machine
 from mlxcache.history.segments import Method
 from mlxcache.history.table import load
@@ -57,6 +58,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     try:
+        if args.repo is not None:
+            require_full_history(args.repo)
         df = load(args.results, repo=args.repo, branch=args.branch, benchmarks=args.bench)
         if df.empty:
             raise MeasureError(f"no values in {args.results}; `mlxcache doctor {args.results}` says why")

@@ -7,15 +7,14 @@ from typing import Any
 
 import pandas as pd
 
+from mlxcache.dashboard import markdown as md
 from mlxcache.dashboard.report import (
     Format,
     as_json,
     before_after,
-    code,
     cut,
     interval,
     label,
-    markdown_table,
     records,
     text_table,
 )
@@ -65,12 +64,15 @@ def render(changes: pd.DataFrame, how: Format, notices: Sequence[str] = ()) -> s
         cells = [_cells(row, remarks, envs, markdown=markdown) for row in shown.to_dict("records")]
         many = f" ({len(rows)}{', newest first' if len(rows) > 1 else ''})"
         lines += ["", f"**{title}**{many}", ""] if markdown else ["", title + many]
-        lines += markdown_table(header, cells) if markdown else text_table(header, cells)
+        lines += md.table(header, cells) if markdown else text_table(header, cells)
         lines += ["", *_remarks(remarks, markdown=markdown)] if remarks else []
         lines += ["", rest] if rest else []
     if notices:
         between = "\n>\n" if markdown else "\n"
-        lines += ["", between.join(f"> {notice}" if markdown else f"note: {notice}" for notice in notices)]
+        lines += [
+            "",
+            between.join(f"> {md.plain(notice)}" if markdown else f"note: {notice}" for notice in notices),
+        ]
     return "\n".join(lines) + "\n"
 
 
@@ -106,7 +108,7 @@ def _remarks(remarks: Sequence[str], *, markdown: bool) -> list[str]:
     """What the numbers behind benchmarks stand for, once each, so that the table stays narrow."""
     # A hard line break in Markdown, else the lines would run together.
     end = "\\" if markdown else ""
-    lines = [f"[{number}] {note}" for number, note in enumerate(remarks, 1)]
+    lines = [f"[{number}] {md.plain(note) if markdown else note}" for number, note in enumerate(remarks, 1)]
     return [*(line + end for line in lines[:-1]), lines[-1]]
 
 
@@ -115,7 +117,7 @@ def _cells(row: Mapping[Any, Any], remarks: Sequence[str], envs: bool, *, markdo
     commits = f"{row['before'][:8]}..{row['after'][:8]}"
     if row["range_commits"] > 1:
         commits += f" ({row['range_commits']} commits)"
-    name = code(label(row)) if markdown else label(row)
+    name = md.code(label(row)) if markdown else label(row)
     if row["note"]:
         name += f" [{remarks.index(row['note']) + 1}]"
     state = row["state"]
@@ -131,6 +133,6 @@ def _cells(row: Mapping[Any, Any], remarks: Sequence[str], envs: bool, *, markdo
         commits,
         state,
         f"{row['confidence']:.2f}",
-        str(row["machine"]),
-        *([str(row["env"])] if envs else []),
+        md.code(str(row["machine"])) if markdown else str(row["machine"]),
+        *([md.code(str(row["env"])) if markdown else str(row["env"])] if envs else []),
     ]

@@ -59,22 +59,6 @@ def text_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str
     return ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in cells]
 
 
-def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """A Markdown table; what would end a cell early is escaped."""
-
-    def line(cells: Sequence[str]) -> str:
-        return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
-
-    return [line(header), "|" + "---|" * len(header), *map(line, rows)]
-
-
-def code(text: str) -> str:
-    """Text as Markdown code, also if it holds backticks."""
-    fence = "``" if "`" in text else "`"
-    pad = " " if "`" in text else ""
-    return f"{fence}{pad}{text}{pad}{fence}"
-
-
 def interval(low: float, high: float) -> str:
     """A 95 % interval, or "open" if it has no bounds."""
     if not (math.isfinite(low) and math.isfinite(high)):

@@ -223,7 +223,9 @@ class _Series:
         key = (place, id(cases))
         if key not in self._known:
             first, present = self._present[place]
-            self._known[key] = (first + np.searchsorted(present, self._rank[cases])).astype(np.int32)
+            # Without any wanted benchmark there is no rank to look up, and no row to keep the number either.
+            ranks = self._rank[cases] if len(self._rank) else np.zeros(len(cases), np.int64)
+            self._known[key] = (first + np.searchsorted(present, ranks)).astype(np.int32)
         return self._known[key]
 
 

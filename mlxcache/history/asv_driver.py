@@ -64,6 +64,7 @@ def _environments(config: Path, folder: str, specs: list[str]) -> tuple[Any, lis
     conf = Config.load(str(config))
     for plugin in getattr(conf, "plugins", []):
         plugin_manager.import_plugin(plugin)
+    _recall(conf, specs)
     conf.env_dir = os.path.join(conf.env_dir, "compare", folder)  # noqa: PTH118, asv wants text
     found = list(environment.get_environments(conf, specs))
     if not found:
@@ -74,6 +75,18 @@ def _environments(config: Path, folder: str, specs: list[str]) -> tuple[Any, lis
             "set environment_type to virtualenv, uv, conda or rattler, or give --env"
         )
     return conf, found
+
+
+def _recall(conf: Any, specs: list[str]) -> None:
+    """Let the matrix have the variables' values that a stored environment's name ends in.
+
+    A run may have set them to others than the configuration lists, as on a machine whose GPU is not to be used.
+    """
+    for group in ("env", "env_nobuild"):
+        for name in dict(conf.matrix.get(group) or {}):
+            told = {m[1] for spec in specs if (m := re.search(rf"(?:^|-){re.escape(name)}([^-]*)", spec))}
+            if told:
+                conf.matrix[group][name] = sorted(told)
 
 
 def _install(env: Any, conf: Any, repo: Any, commit: str, side: str) -> None:

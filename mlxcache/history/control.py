@@ -18,7 +18,8 @@ from mlxcache.history.noise import FloatArray, short_term_sigma
 from mlxcache.history.significance import RankTest
 
 # `control.time_spin`, `bench_control.Suite.time_x`, `time_control`, `common.Control.time_loop`.
-CONTROL_NAME = re.compile(r"(^|[._])(time_|track_)?controls?([._(]|$)", re.IGNORECASE)
+# Not `decode.track_over_control`, which is measured against one.
+CONTROL_NAME = re.compile(r"(^|\.)(bench_|benchmark_|test_|time_|track_)?controls?([._(]|$)", re.IGNORECASE)
 # A control that ran beside fewer than this share of the commits cannot stand in for them.
 _MIN_SHARE = 0.8
 _MIN_COMMITS = 4

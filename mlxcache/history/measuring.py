@@ -102,6 +102,18 @@ def resolve_commit(repo: str | os.PathLike[str], revision: str) -> str:
     return done.stdout.strip()
 
 
+def subject_of(repo: str | os.PathLike[str], commit: str) -> str:
+    """The first line of a commit's message; "" where git does not know it."""
+    done = subprocess.run(
+        ["git", "-C", str(repo), "log", "-1", "--format=%s", "--end-of-options", commit],
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    return done.stdout.strip()
+
+
 def merge_base(repo: str | os.PathLike[str], one: str, other: str) -> str | None:
     """The newest commit that both have in their history, or None."""
     done = subprocess.run(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import json
+import logging
 import os
 import signal
 import sys
@@ -16,22 +17,39 @@ from pathlib import Path
 from typing import Any
 
 from mlxcache.runner.changes import Changes
+from mlxcache.runner.shards import Shard, Took, restrict_discovery
 
 # How `mlxcache bench` tells this process what to change in the configuration; see `runner.changes`.
 CHANGES_VARIABLE = "MLXCACHE_ASV_CHANGES"
+# The file to which this process adds asv's warnings and errors, one JSON text a line.
+SAID_VARIABLE = "MLXCACHE_ASV_SAID"
+# The file with which part of the suite to run: {"shard": "2/4", "durations": [[benchmark, commit, seconds], ...]}
+SHARD_VARIABLE = "MLXCACHE_ASV_SHARD"
 
 
 def main() -> None:
     """Run asv's own command line with the changes above; exits as asv does."""
+    import asv.benchmarks
     import asv.commands
     import asv.commands.run
     import asv.config
+    import asv.console
     import asv.main
     import asv.results
     import asv.util
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     changes = Changes(**json.loads(os.environ.pop(CHANGES_VARIABLE, "{}")))
+    said = os.environ.pop(SAID_VARIABLE, "")
+    if said:
+        logging.getLogger().addHandler(Said(Path(said)))
+    plan = os.environ.pop(SHARD_VARIABLE, "")
+    if plan:
+        wanted = json.loads(Path(plan).read_text(encoding="utf-8"))
+        durations = [Took(*took) for took in wanted["durations"]]
+        restrict_discovery(
+            asv.benchmarks.Benchmarks, Shard.parse(wanted["shard"]), durations, asv.console.log.info
+        )
     load = asv.config.Config.load.__func__
 
     def load_changed(cls: type, path: str | None = None) -> Any:
@@ -48,6 +66,19 @@ def main() -> None:
     except KeyboardInterrupt:
         print("asv: interrupted; the benchmarks that had finished are saved", file=sys.stderr)
         sys.exit(130)
+
+
+class Said(logging.Handler):
+    """Keeps warnings and errors for the process that started this one: asv's status does not tell them apart."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(logging.WARNING)
+        self._path = path
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Add the message to the file."""
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record.getMessage()) + "\n")
 
 
 def replacing(write_json: Any) -> Any:

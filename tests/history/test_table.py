@@ -107,6 +107,13 @@ def test_benchmarks_filter(tmp_path: Path) -> None:
         load(tmp_path, benchmarks="(")
 
 
+def test_no_benchmark_matches(tmp_path: Path) -> None:
+    """A filter that nothing passes gives an empty table and no error."""
+    df = load(write_tree(tmp_path), benchmarks="no_such_benchmark")
+    assert df.empty
+    assert "value" in df.columns
+
+
 def test_param_columns(tmp_path: Path) -> None:
     """The parameters that get columns can be named; an unknown name is an error that lists the known."""
     write_tree(tmp_path)

@@ -1,0 +1,92 @@
+"""`mlxcache coverage [RANGE]`: which commits have results, and with --missing which ones to measure.
+
+    mlxcache coverage --missing --newest 20 main | mlxcache bench HASHFILE:-
+
+Exit status: 0, or 2 if it could not be done.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from mlxcache.history.coverage import Coverage, coverage, first_parent_line
+from mlxcache.history.full_history import require_full_history
+from mlxcache.history.table import load
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument(
+        "range",
+        nargs="?",
+        default="HEAD",
+        metavar="RANGE",
+        help="a branch or range, first parents (default: HEAD)",
+    )
+    parser.add_argument("--results", default="results", metavar="DIR", help="asv results (default: %(default)s)")
+    parser.add_argument("--repo", default=".", metavar="DIR", help="the repository (default: %(default)s)")
+    parser.add_argument("--newest", type=int, metavar="N", help="only the newest N commits of the range")
+    parser.add_argument("--machine", metavar="REGEX", help="only machines in whose name this is found")
+    parser.add_argument(
+        "--missing",
+        action="store_true",
+        help="print the commits to measure, newest first: those that no machine has, wholly or at all",
+    )
+    parser.add_argument("--retry-failed", action="store_true", help="commits where all failed are to measure too")
+    parser.add_argument("--format", choices=("text", "json"), default="text")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print it."""
+    try:
+        if args.newest is not None and args.newest < 1:
+            raise ValueError(f"--newest: got {args.newest}, expected 1 or more")
+        wanted = re.compile(args.machine or "")
+        require_full_history(args.repo)
+        line = first_parent_line(args.repo, args.range, args.newest)
+        found = _coverage(args, line)
+    except (ValueError, OSError, re.error) as error:
+        print(f"mlxcache coverage: {error}", file=sys.stderr)
+        return 2
+    found = [machine for machine in found if wanted.search(machine.machine)]
+    missing = to_measure(found, line, retry_failed=args.retry_failed)
+    if args.format == "json":
+        print(json.dumps({"missing": missing, "machines": [asdict(machine) for machine in found]}, indent=2))
+    elif args.missing:
+        sys.stdout.write("".join(f"{commit}\n" for commit in missing))
+    else:
+        _print(found, line)
+    return 0
+
+
+def _coverage(args: argparse.Namespace, line: list[str]) -> list[Coverage]:
+    # Before the first run there is no folder, and every commit is missing.
+    if not line or not Path(args.results).is_dir():
+        return []
+    df = load(args.results, repo=args.repo, branch=line[-1], param_columns=False)
+    return coverage(df, line)
+
+
+def to_measure(found: list[Coverage], line: list[str], *, retry_failed: bool = False) -> list[str]:
+    """Commits that no machine has wholly, newest first."""
+    if not found:
+        return line[::-1]
+    open_everywhere = set.intersection(*(set(each.to_measure(retry_failed=retry_failed)) for each in found))
+    return [commit for commit in reversed(line) if commit in open_everywhere]
+
+
+def _print(found: list[Coverage], line: list[str]) -> None:
+    if not found:
+        print(f"no machine has results of these {len(line)} commits")
+    for each in found:
+        print(f"{each.machine}: {len(each.measured)} of {len(line)} commits measured")
+        for what, commits in (("in part", each.partial), ("all failed", each.failed), ("missing", each.missing)):
+            if commits:
+                shown = " ".join(commit[:10] for commit in reversed(commits[-8:]))
+                more = f" and {len(commits) - 8} older" if len(commits) > 8 else ""
+                print(f"  {len(commits)} {what}: {shown}{more}")

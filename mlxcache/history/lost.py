@@ -1,0 +1,74 @@
+"""What base measured and head did not: no verdict covers it, so nobody may take the verdict for the whole.
+
+A benchmark that breaks, a suite that skips itself and a runner that died all look the same in a table of what
+was compared: they are not in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pandas as pd
+
+_WHAT: Final = ["machine", "benchmark", "params"]
+
+
+@dataclass(frozen=True)
+class Lost:
+    """Series by name that base has and head has not; `elsewhere` differ in environment or version only."""
+
+    missing: tuple[str, ...]
+    elsewhere: tuple[str, ...]
+
+    def notices(self) -> list[str]:
+        """What to tell the reader."""
+        told = []
+        if self.missing:
+            told.append(
+                f"{_count(self.missing)} ran on base and gave no value on head, so nothing is known about "
+                f"{'it' if len(self.missing) == 1 else 'them'}: {_names(self.missing)}"
+            )
+        if self.elsewhere:
+            told.append(
+                f"{_count(self.elsewhere)} cannot be compared, since the benchmark's own code or its environment "
+                f"changed: {_names(self.elsewhere)}"
+            )
+        return told
+
+
+def lost_in_rounds(rounds: pd.DataFrame) -> Lost:
+    """From rounds in which both commits were measured in turn."""
+    return _lost(rounds[rounds["side"] == "base"], rounds[rounds["side"] == "head"])
+
+
+def lost_in_table(df: pd.DataFrame, base: str, head: str) -> Lost:
+    """From stored results of two commits; machines that have measured one of them only are left out."""
+    good = df[(df["status"] == "ok") & df["commit"].isin([base, head])]
+    on_base, on_head = good[good["commit"] == base], good[good["commit"] == head]
+    return _lost(on_base[on_base["machine"].isin(set(on_head["machine"]))], on_head)
+
+
+def _lost(base: pd.DataFrame, head: pd.DataFrame) -> Lost:
+    exact = [*_WHAT, "env", "version"]
+    on_head, anywhere = _keys(head, exact), _keys(head, _WHAT)
+    missing: dict[str, None] = {}
+    elsewhere: dict[str, None] = {}
+    for key in sorted(_keys(base, exact) - on_head):
+        name = f"{key[1]}({key[2]})" if key[2] else key[1]
+        (elsewhere if key[:3] in anywhere else missing)[name] = None
+    return Lost(tuple(missing), tuple(elsewhere))
+
+
+def _keys(frame: pd.DataFrame, columns: list[str]) -> set[tuple[Any, ...]]:
+    return set(frame[columns].astype("str").itertuples(index=False, name=None))
+
+
+def _count(names: Sequence[str]) -> str:
+    return "1 series" if len(names) == 1 else f"{len(names)} series"
+
+
+def _names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(names[:5]) + more
