@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from mlxcache.dashboard.events import Event
-from mlxcache.dashboard.plain_text import clean, short
-from mlxcache.dashboard.report import before_after, code, interval, label, markdown_table
+from mlxcache.dashboard.markdown import code, plain, table
+from mlxcache.dashboard.plain_text import clean, cut, short
+from mlxcache.dashboard.report import before_after, interval, label
 from mlxcache.dashboard.repository import RangeCommit
 from mlxcache.dashboard.units import format_change
 
@@ -29,16 +30,16 @@ def issue_text(event: Event, commits: list[RangeCommit], n_commits: int, page: s
             format_change(float(row["magnitude"])),
             interval(float(row["magnitude_low"]), float(row["magnitude_high"])),
             before_after(row, "value_before", "value_after"),
-            short(clean(str(row["machine"])), 60),
+            plain(short(clean(str(row["machine"])), 60)),
         )
         for row in event.rows[:_MOST_ROWS]
     ]
-    lines += markdown_table(("benchmark", "change", "95 % interval", "before -> after", "machine"), rows)
+    lines += table(("benchmark", "change", "95 % interval", "before -> after", "machine"), rows)
     if len(event.rows) > _MOST_ROWS:
         lines += ["", f"and {len(event.rows) - _MOST_ROWS} more series."]
     if commits:
         lines += ["", f"Commits in the range ({n_commits}):", ""]
-        lines += [f"- {code(c.name[:10])} {short(clean(c.subject), 120)}" for c in commits[:_MOST_COMMITS]]
+        lines += [f"- {code(c.name[:10])} {plain(cut(clean(c.subject), 120))}" for c in commits[:_MOST_COMMITS]]
         if n_commits > _MOST_COMMITS:
             lines.append(f"- and {n_commits - _MOST_COMMITS} more")
     if page:

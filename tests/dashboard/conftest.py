@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from site_trees import judged, write_hostile, write_story
 
 from mlxcache.dashboard.site import build_site
+from tests.dashboard.site_trees import judged, write_hostile, write_story
 
 
 @pytest.fixture(scope="session")

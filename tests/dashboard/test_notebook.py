@@ -10,8 +10,9 @@ from typing import Any
 import nbformat
 import pytest
 from nbclient import NotebookClient
-from site_trees import write_story
-from test_site_data import write_suite
+
+from tests.dashboard.site_trees import write_story
+from tests.dashboard.test_site_data import write_suite
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOK = ROOT / "notebooks" / "perf_history.ipynb"

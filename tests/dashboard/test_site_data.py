@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from site_trees import commit, judged, write_benchmarks, write_file, write_story
 
 from mlxcache.dashboard import suite_data
 from mlxcache.dashboard.answer import answer
@@ -33,6 +32,7 @@ from mlxcache.dashboard.site import build_site
 from mlxcache.dashboard.sparkline import sparkline
 from mlxcache.dashboard.suite_figures import curve_figure, race_figure, ratio_figure
 from mlxcache.dashboard.suite_pages import suite_sections
+from tests.dashboard.site_trees import commit, judged, write_benchmarks, write_file, write_story
 
 
 @pytest.fixture(scope="module")

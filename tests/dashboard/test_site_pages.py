@@ -11,11 +11,11 @@ from xml.etree import ElementTree
 
 import html5lib
 import pytest
-from site_trees import HOSTILE, commit, judged, write_benchmarks, write_file, write_story
 
 from mlxcache.cli import main
 from mlxcache.dashboard.output import LIST_NAME, SiteError
 from mlxcache.dashboard.site import build_site
+from tests.dashboard.site_trees import HOSTILE, commit, judged, write_benchmarks, write_file, write_story
 
 
 def _text(path: Path) -> str:
