@@ -14,7 +14,7 @@ RESULTS_COMMIT ?=
 BASE ?= main
 OUT ?= comparison.json
 
-.PHONY: help setup workflows results-tree compare confirm proof-small proof-large bench releases test lint site wheel detector-table clean
+.PHONY: help setup workflows results-tree compare confirm proof-small proof-large bench releases test lint site notebook pictures wheel detector-table clean
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
@@ -79,8 +79,15 @@ wheel: $(READY) ## build the wheel into dist/
 	rm -rf dist
 	$(BIN)/python -m build --wheel --outdir dist
 
-site: $(READY) ## the static site of RESULTS, in site/
-	$(BIN)/mlxcache dashboard --results "$(RESULTS)" --repo . --out site
+site: $(READY) ## the static site of RESULTS, in site/; asv's own pages of results/ beside it, in site/asv
+	-@[ "$(RESULTS)" != results ] || $(BIN)/asv publish
+	$(BIN)/mlxcache dashboard --results "$(RESULTS)" --repo . --out site --figures all
+
+notebook: $(READY) ## run notebooks/perf_history.ipynb on results/ and keep its outputs
+	cd notebooks && ../$(BIN)/jupyter execute --inplace perf_history.ipynb
+
+pictures: site ## remake the screenshots in docs/images (needs Chromium and its driver)
+	$(BIN)/python tools/site_pictures.py site docs/images
 
 detector-table: $(READY) ## remake docs/detector.md and .json (six minutes)
 	PYTHONPATH=. $(BIN)/python tools/detector_table.py

@@ -16,6 +16,7 @@ COMMANDS: dict[str, str] = {
     "bisect": "find the commit that made a series worse, between two measured ones",
     "compare": "judge one commit against another: regression, no regression or inconclusive",
     "coverage": "list which commits have results, and which need measuring",
+    "dashboard": "write a static site of asv results: what got slower, since when, by how much",
     "doctor": "list what could not be used of a results tree, and why",
     "export": "write results in the formats of other systems",
     "machine": "name this machine by its hardware, and show the state it is in",

@@ -11,39 +11,41 @@ colour-blind eyes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
+from mlxcache.dashboard.figure_style import PLAIN, Palette, Theme, palette, style
+from mlxcache.dashboard.history_figures import (
+    noise_figure,
+    options_figure,
+    overview_figure,
+    paths_figure,
+    peers_figure,
+    releases_figure,
+    scaling_figure,
+)
 from mlxcache.dashboard.units import format_change, format_value
 
-Theme = Literal["light", "dark"]
+__all__ = [
+    "change_figure",
+    "noise_figure",
+    "options_figure",
+    "overview_figure",
+    "paths_figure",
+    "peers_figure",
+    "releases_figure",
+    "scaling_figure",
+]
 
 
-@dataclass(frozen=True)
-class _Palette:
-    background: str
-    text: str
-    grid: str
-    values: str
-    level: str
-    regression: str
-    improvement: str
-    control: str
-
-
-_PALETTES: dict[str, _Palette] = {
-    "light": _Palette("#ffffff", "#222222", "#dddddd", "#5f6b76", "#0072b2", "#b34700", "#00735c", "#8a5fa8"),
-    "dark": _Palette("#16191d", "#e6e6e6", "#3a3f45", "#9aa5b1", "#56b4e9", "#ff9f50", "#2fd0a5", "#d9a7e8"),
-}
-
-
+@rc_context(PLAIN)
 def change_figure(
     df: pd.DataFrame, change: Mapping[Any, Any] | pd.Series[Any], *, theme: Theme = "light"
 ) -> Figure:
@@ -59,9 +61,7 @@ def change_figure(
     Raises:
         ValueError: an unknown theme, or the series is not in the table.
     """
-    if theme not in _PALETTES:
-        raise ValueError(f"theme is {theme!r}; expected 'light' or 'dark'")
-    colours = _PALETTES[theme]
+    colours = palette(theme)
     row = dict(change)
     history = _history(df, row)
     if history.empty:
@@ -75,14 +75,14 @@ def change_figure(
         main, below = figure.add_subplot(), None
     else:
         main, below = figure.subplots(2, 1, sharex=True, height_ratios=[4, 1])
-    _style(main, colours)
+    style(main, colours)
     _draw_history(main, history, row, colours)
     _draw_levels(main, row, history, colours)
     main.set_title(_title(row), loc="left", color=colours.text, fontsize=10.5)
     main.yaxis.set_major_formatter(FuncFormatter(lambda value, _: format_value(value, str(row["unit"]))))
     last = main
     if below is not None:
-        _style(below, colours)
+        style(below, colours)
         below.plot(control["commit_index"], control["value"], ".", ms=3, color=colours.control)
         below.set_ylabel("control", color=colours.text, fontsize=8)
         below.set_ylim(bottom=0)
@@ -116,17 +116,7 @@ def _control(df: pd.DataFrame, row: Mapping[str, Any]) -> pd.DataFrame:
     return found.sort_values("commit_index", kind="stable")
 
 
-def _style(axes: Axes, colours: _Palette) -> None:
-    axes.set_facecolor(colours.background)
-    axes.grid(axis="y", color=colours.grid, lw=0.6)
-    axes.tick_params(colors=colours.text, labelsize=8)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        axes.spines[side].set_color(colours.grid)
-
-
-def _draw_history(axes: Axes, history: pd.DataFrame, row: Mapping[str, Any], colours: _Palette) -> None:
+def _draw_history(axes: Axes, history: pd.DataFrame, row: Mapping[str, Any], colours: Palette) -> None:
     x, y = history["commit_index"].to_numpy(), history["value"].to_numpy(np.float64)
     axes.plot(x, y, "o", ms=3, color=colours.values, alpha=0.8, zorder=2, label="measured")
     if {"ci_low", "ci_high"} <= set(history.columns):
@@ -152,7 +142,7 @@ def _draw_history(axes: Axes, history: pd.DataFrame, row: Mapping[str, Any], col
             )
 
 
-def _draw_levels(axes: Axes, row: Mapping[str, Any], history: pd.DataFrame, colours: _Palette) -> None:
+def _draw_levels(axes: Axes, row: Mapping[str, Any], history: pd.DataFrame, colours: Palette) -> None:
     index = dict(zip(history["commit"].astype("str"), history["commit_index"].tolist(), strict=True))
     start, stop = index[row["segment_start"]], index[row["segment_end"]]
     before, after = row["before_index"], row["after_index"]

@@ -1,0 +1,99 @@
+"""`mlxcache dashboard`: a static site of any asv results, that needs no server and no network."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from mlxcache.dashboard.output import SiteError
+from mlxcache.dashboard.site import FIGURES, Built, build_site
+from mlxcache.history.change_table import change_points
+from mlxcache.history.commits import RepositoryError
+from mlxcache.history.confirmations import read_confirmations
+from mlxcache.history.machines import RuleError
+from mlxcache.history.table import load
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.description = (
+        "Write a static site that says what got slower, since when, by how much and at which commit. It opens "
+        "from disk. A second build into the same folder writes only what changed. Exit status: 0 written, 2 it "
+        "could not be done."
+    )
+    parser.add_argument("--results", default="results", metavar="DIR", help="asv results (default: %(default)s)")
+    parser.add_argument("--repo", metavar="DIR", help="the repository; without it commits are ordered by date")
+    parser.add_argument("--out", required=True, metavar="DIR", help="where to, new or of an earlier build")
+    parser.add_argument("--branch", default="HEAD", help="whose history (default: %(default)s)")
+    parser.add_argument("--title", default="", help="the project's name (default: the repository's folder)")
+    parser.add_argument(
+        "--address", default="", metavar="URL", help="where the site will be served, for links in the feed"
+    )
+    parser.add_argument("--bench", metavar="REGEX", help="only these benchmarks")
+    parser.add_argument(
+        "--control", default="auto", metavar="REGEX", help="the control benchmark (default: by name)"
+    )
+    parser.add_argument(
+        "--machine-rule",
+        action="append",
+        default=[],
+        metavar="RULE",
+        help="which machines are one: REGEX=NAME, FIELD~REGEX=NAME or FIELD,FIELD",
+    )
+    parser.add_argument(
+        "--figures",
+        type=_number_of_figures,
+        default=FIGURES,
+        metavar="N",
+        help="draw at most so many figures that are not there yet, or `all` (default: %(default)s)",
+    )
+
+
+def _number_of_figures(text: str) -> int | None:
+    if text == "all":
+        return None
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected a number from 0 on, or all")
+    return int(text)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    try:
+        df = load(
+            args.results,
+            repo=args.repo,
+            branch=args.branch,
+            benchmarks=args.bench,
+            machine_rules=args.machine_rule,
+        )
+        confirmations, notices = read_confirmations(args.results)
+        changes = change_points(df, control=args.control, repo=args.repo, confirmations=confirmations)
+        built = build_site(
+            df,
+            changes,
+            Path(args.out),
+            repo=Path(args.repo) if args.repo else None,
+            branch=args.branch,
+            title=args.title,
+            address=args.address,
+            figures=args.figures,
+            notices=notices,
+        )
+    except (SiteError, RepositoryError, RuleError, ValueError, OSError) as error:
+        print(f"mlxcache dashboard: {error}", file=sys.stderr)
+        return 2
+    print(_summary(built, Path(args.out)))
+    return 0
+
+
+def _summary(built: Built, folder: Path) -> str:
+    text = (
+        f"{folder / 'index.html'}: {built.n_standing} standing regressions, {built.n_changes} changes in all; "
+        f"{built.n_written:,} of {built.n_files:,} files written, {built.n_bytes / 1e6:.1f} MB, "
+        f"{built.seconds:.1f} s"
+    )
+    if built.n_figures_left:
+        text += f"\n{built.n_figures_left} figures are left for later builds; --figures all draws them now"
+    return text

@@ -1,0 +1,102 @@
+"""The matplotlib figures of changes: drawn once, kept for as long as their data stays the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from mlxcache.dashboard.figure_style import Theme
+from mlxcache.dashboard.figures import change_figure
+from mlxcache.dashboard.output import Output
+from mlxcache.dashboard.pictures import Picture, picture_key, write_picture
+from mlxcache.dashboard.plain_text import short
+from mlxcache.dashboard.series_store import SeriesStore
+from mlxcache.dashboard.units import format_change, format_value
+
+# Values on either side of a change; more of them are a smear at this width, and megabytes.
+_AROUND: Final = 200
+
+
+class ChangePictures:
+    """Draws at most `limit` figures that are not there yet; None draws all."""
+
+    def __init__(self, out: Output, df: pd.DataFrame, store: SeriesStore, limit: int | None) -> None:
+        self._out = out
+        self._store = store
+        self._left = limit
+        self._df = df
+        self._controls = {(key.machine, key.env, key.benchmark): p for p, key in enumerate(store.keys)}
+        self._names = {commit.index: commit.name for commit in df.attrs.get("commits", {}).values()}
+
+    def get(self, row: Mapping[str, Any], stem: str) -> Picture | None:
+        """The figure of one change, from the last build or drawn now; None where the limit is reached."""
+        first, last = self._span(row)
+        shown = self._within(row, first, last)
+        texts = _texts(row)
+        words = f"{texts[0]} before and {texts[1]} from {row['after'][:8]} on"
+        picture = Picture(stem, f"{short(str(row['benchmark']), 80)} over commits: {words}")
+        key = self._key(shown, texts, first, last)
+        if self._out.keep_all(picture.paths, key):
+            return picture
+        if self._left is not None:
+            if self._left <= 0:
+                return None
+            self._left -= 1
+        table = self._store.rows(self._df, self._positions(row))
+        table = table.loc[table["commit_index"].between(first, last).to_numpy()]
+
+        def draw(theme: Theme) -> Figure:
+            return change_figure(table, shown, theme=theme)
+
+        write_picture(self._out, picture, key, draw)
+        return picture
+
+    def _span(self, row: Mapping[str, Any]) -> tuple[int, int]:
+        """First and last commit of the figure: what surrounds the change.
+
+        Up to a tenth of the newest values is left out, so that one more does not draw every figure anew.
+        """
+        commits = self._store.series(self._store.position(int(row["series"]))).commits
+        middle = int(np.searchsorted(commits, row["after_index"]))
+        n_after = min(_AROUND, len(commits) - middle)
+        n_after -= n_after % max(1, n_after // 10)
+        return int(commits[max(0, middle - _AROUND)]), int(commits[middle + n_after - 1])
+
+    def _within(self, row: Mapping[str, Any], first: int, last: int) -> dict[str, Any]:
+        """The change with its levels cut to the figure's commits."""
+        series = self._store.series(self._store.position(int(row["series"])))
+        own = series.commits[(series.commits >= first) & (series.commits <= last)]
+        names = [self._names[index] for index in own.tolist()]
+        shown = dict(row)
+        if row["segment_start"] not in names:
+            shown["segment_start"] = names[0]
+        if row["segment_end"] not in names:
+            shown["segment_end"] = names[-1]
+        return shown
+
+    def _positions(self, row: Mapping[str, Any]) -> list[int]:
+        positions = [self._store.position(int(row["series"]))]
+        control = self._controls.get((row["machine"], row["env"], row["control"])) if row["control"] else None
+        return positions if control is None else [*positions, control]
+
+    def _key(self, shown: Mapping[str, Any], texts: list[str], first: int, last: int) -> str:
+        names = ("before", "after", "direction", "state", "confirmed", "control", "segment_start", "segment_end")
+        parts = [repr([texts, [str(shown[name]) for name in names]]).encode("utf-8", "replace")]
+        for position in self._positions(shown):
+            series = self._store.series(position)
+            inside = (series.commits >= first) & (series.commits <= last)
+            arrays = (series.commits, series.values, series.low, series.high)
+            parts += [array[inside].tobytes() for array in arrays]
+        return picture_key(*parts)
+
+
+def _texts(row: Mapping[str, Any]) -> list[str]:
+    """The numbers of a change as the figure shows them; further digits are not worth a new one."""
+    unit = str(row["unit"])
+    values = [format_value(float(row[name]), unit) for name in ("value_before", "value_after")]
+    changes = [format_change(float(row[name])) for name in ("magnitude", "magnitude_low", "magnitude_high")]
+    return [*values, *changes, f"{float(row['confidence']):.2f}"]

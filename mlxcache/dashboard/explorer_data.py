@@ -1,0 +1,193 @@
+"""The explorer's data: an index of all series, and their values in files of a benchmark each.
+
+Pages opened from disk may not fetch, but they may load scripts, so each file is a call that hands over JSON.
+Values are packed, since ten thousand series as decimal text would be 300 MB:
+
+    commits     a bit for each commit of the table, most significant first
+    values      32-bit floats, little-endian, one for each bit that is set
+    low, high   16-bit floats: the interval's ends relative to the value, less one
+
+all as base64. A file holds whole series and about a megabyte at most.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+
+from mlxcache.dashboard.events import Event
+from mlxcache.dashboard.output import Output
+from mlxcache.dashboard.plain_text import clean, digest, script_json, slug
+from mlxcache.dashboard.series_store import SeriesStore
+from mlxcache.history.direction import higher_is_better
+
+_POINTS_A_FILE: Final = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    path: str
+    positions: list[int]
+
+
+def write_explorer_data(out: Output, df: pd.DataFrame, store: SeriesStore, events: list[Event]) -> None:
+    """Write the index and all data files."""
+    marks = _marks(events)
+    packed = _Packed(store)
+    benchmarks: list[list[Any]] = []
+    machines = {name: i for i, name in enumerate(store.by_machine)}
+    environments: dict[str, int] = {}
+    facts = df.attrs.get("benchmarks", {})
+    newest = {event.benchmark: event for event in reversed(events)}
+    for name, positions in store.by_benchmark.items():
+        files = []
+        series: list[list[Any]] = []
+        for number, part in enumerate(_parts(name, positions, store)):
+            files.append(part.path)
+            _write_file(out, part, packed, store, marks)
+            for position in part.positions:
+                key = store.keys[position]
+                env = environments.setdefault(key.env, len(environments))
+                n = int(store.stops[position] - store.starts[position])
+                last = max((mark[0] for mark in marks.get(key.number, ())), default=-1)
+                series.append([key.id, machines[key.machine], env, clean(key.params), n, number, last])
+        known = facts.get(name)
+        unit = store.keys[positions[0]].unit
+        event = newest.get(name)
+        benchmarks.append(
+            [
+                clean(name),
+                clean(unit),
+                int(higher_is_better(unit, getattr(known, "facts", None))),
+                [clean(text) for text in getattr(known, "param_names", ())],
+                files,
+                series,
+                _mark(event.lead, event) if event else None,
+            ]
+        )
+    index = {
+        "commits": _commits(df),
+        "machines": [clean(name) for name in machines],
+        "envs": _environments(df, environments),
+        "benchmarks": benchmarks,
+    }
+    out.text("data/index.js", f"mlxcacheData({script_json(['index', index])});\n")
+
+
+def _commits(df: pd.DataFrame) -> list[list[Any]]:
+    """[name, seconds since 1970 or null, subject] in order."""
+    found: dict[int, list[Any]] = {}
+    for commit in df.attrs.get("commits", {}).values():
+        found[commit.index] = [clean(commit.name), commit.date_s, clean(commit.subject)]
+    return [found[index] for index in sorted(found)]
+
+
+def environment_requirements(df: pd.DataFrame) -> dict[str, dict[str, str]]:
+    """Packages and their versions by environment, as its results say."""
+    found: dict[str, dict[str, str]] = {}
+    for source in df.attrs.get("sources", {}).values():
+        if source.head.env not in found:
+            versions = {
+                str(name).removeprefix("pip+"): str(version)
+                for name, version in source.head.requirements.items()
+                if isinstance(version, str) and version
+            }
+            if source.head.python:
+                versions["python"] = str(source.head.python)
+            found[source.head.env] = versions
+    return found
+
+
+def _environments(df: pd.DataFrame, names: Mapping[str, int]) -> list[list[Any]]:
+    versions = environment_requirements(df)
+    return [
+        [clean(name), {clean(p): clean(v) for p, v in sorted(versions.get(name, {}).items())}] for name in names
+    ]
+
+
+def _parts(name: str, positions: list[int], store: SeriesStore) -> list[_File]:
+    parts: list[list[int]] = [[]]
+    n = 0
+    for position in positions:
+        size = int(store.stops[position] - store.starts[position])
+        if parts[-1] and n + size > _POINTS_A_FILE:
+            parts.append([])
+            n = 0
+        parts[-1].append(position)
+        n += size
+    stem = f"data/{slug(name, 40)}-{digest(name)}"
+    return [_File(f"{stem}-{number}.js", part) for number, part in enumerate(parts)]
+
+
+def _mark(row: Mapping[str, Any], event: Event) -> list[Any]:
+    """[first commit after it, magnitude, 1 for a regression, state, address of its page]."""
+    return [
+        int(row["after_index"]),
+        round(float(row["magnitude"]), 4) if math.isfinite(row["magnitude"]) else None,
+        int(event.is_regression),
+        str(row["state"]),
+        f"{event.address}.html",
+    ]
+
+
+def _marks(events: list[Event]) -> dict[int, list[list[Any]]]:
+    found: dict[int, list[list[Any]]] = {}
+    for event in events:
+        for row in event.rows:
+            found.setdefault(int(row["series"]), []).append(_mark(row, event))
+    return found
+
+
+class _Packed:
+    """All values of the store in the form of the files."""
+
+    def __init__(self, store: SeriesStore) -> None:
+        self._store = store
+        self.values = store.values.astype("<f4")
+        with np.errstate(all="ignore"):
+            self.low = (store.low / store.values - 1.0).astype("<f2")
+            self.high = (store.high / store.values - 1.0).astype("<f2")
+        bounded = np.isfinite(self.low) & np.isfinite(self.high)
+        self.low[~bounded] = np.nan
+        self.high[~bounded] = np.nan
+
+    def series(self, position: int) -> dict[str, Any]:
+        """One series as its file has it."""
+        store = self._store
+        start, stop = int(store.starts[position]), int(store.stops[position])
+        commits = store.commits[start:stop]
+        values, low, high = self.values[start:stop], self.low[start:stop], self.high[start:stop]
+        if len(commits) > 1 and not bool((commits[1:] > commits[:-1]).all()):
+            one = store.series(position)
+            commits, first = one.commits, np.searchsorted(commits, one.commits)
+            values, low, high = one.values.astype("<f4"), low[first], high[first]
+        # Up to its own newest commit, so that a commit more leaves a series as it is that has no value of it.
+        bits = np.zeros(int(commits[-1]) + 1, np.bool_)
+        bits[commits] = True
+        found = {"c": _text(np.packbits(bits)), "v": _text(values)}
+        if not bool(np.isnan(low).all()):
+            found |= {"l": _text(low), "h": _text(high)}
+        return found
+
+
+def _text(array: Any) -> str:
+    return base64.b64encode(array.tobytes()).decode("ascii")
+
+
+def _write_file(
+    out: Output, part: _File, packed: _Packed, store: SeriesStore, marks: Mapping[int, list[list[Any]]]
+) -> None:
+    pieces = []
+    for position in part.positions:
+        key = store.keys[position]
+        content = packed.series(position)
+        if key.number in marks:
+            content["ch"] = marks[key.number]
+        pieces.append(f'"{key.id}":{script_json(content)}')
+    out.text(part.path, f'mlxcacheData(["{part.path}",{{{",".join(pieces)}}}]);\n')

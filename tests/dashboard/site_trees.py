@@ -1,0 +1,129 @@
+"""Results trees for the dashboard's tests: steady series, a step, an improvement, names of all kinds."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from mlxcache.history import change_points, load
+
+COLUMNS = ["result", "params", "version", "started_at", "duration", "stats_ci_99_a", "stats_ci_99_b"]
+HOSTILE = [
+    "mod.time_<script>alert(1)</script>",
+    "mod.time_\"quoted\"_'single'",
+    "mod/time_../../etc/slashes",
+    "mod.time_\N{ROCKET}\N{SNOWMAN}",
+    "mod.time_</script><img src=x onerror=alert(2)>",
+    "mod.time_{{ 7 * 7 }}_%{x}_${y}",
+    "=cmd|' /C calc'!A0",
+    "mod.time_" + "long" * 2500,
+]
+
+
+def commit(number: int) -> str:
+    """A full hash that tells which commit of the test it is."""
+    return f"{number:08x}" + "d" * 32
+
+
+def write_file(
+    root: Path,
+    number: int,
+    values: Mapping[str, Any],
+    *,
+    machine: str = "m1",
+    env: str = "venv-py3.12",
+    requirements: Mapping[str, str] | None = None,
+    params: Mapping[str, Sequence[Sequence[str]]] | None = None,
+) -> Path:
+    """One results file of format 2; a value None is a failure."""
+    rows: dict[str, Any] = {}
+    for name, value in values.items():
+        results = value if isinstance(value, list) else [value]
+        choices = [list(texts) for texts in (params or {}).get(name, [])]
+        low, high = ([None if r is None else r * f for r in results] for f in (0.98, 1.02))
+        rows[name] = [results, choices, "v1", 1_700_000_000_000, 1.0, low, high]
+    content = {
+        "commit_hash": commit(number),
+        "env_name": env,
+        "date": 1_700_000_000_000 + number * 86_400_000,
+        "params": {"machine": machine, "cpu": "Test CPU", "os": "Linux", "arch": "x86_64", "ram": "8"},
+        "python": "3.12",
+        "requirements": dict(requirements or {}),
+        "env_vars": {},
+        "result_columns": COLUMNS,
+        "results": rows,
+        "durations": {},
+        "version": 2,
+    }
+    folder = root / machine.replace("/", "_")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "machine.json").write_text(json.dumps({**content["params"], "version": 1}))
+    path = folder / f"{commit(number)[:8]}-{env.replace('/', '_')}.json"
+    path.write_text(json.dumps(content))
+    return path
+
+
+def write_benchmarks(
+    root: Path, names: Sequence[str], params: Mapping[str, Mapping[str, Sequence[str]]] | None = None
+) -> None:
+    """benchmarks.json; `params` is benchmark -> parameter name -> values."""
+    entries: dict[str, Any] = {"version": 2}
+    for name in names:
+        own = (params or {}).get(name, {})
+        unit = "bytes" if "mem" in name else "seconds"
+        entries[name] = {
+            "name": name, "param_names": list(own), "params": [list(v) for v in own.values()], "type": "time",
+            "unit": unit, "version": "v1",
+        }  # fmt: skip
+    root.mkdir(parents=True, exist_ok=True)
+    (root / "benchmarks.json").write_text(json.dumps(entries))
+
+
+STORY = {"step.time_work": {"size": ["10", "1000"]}}
+
+
+def write_story(root: Path, commits: int = 40) -> Path:
+    """A regression of 30 % at commit 20 in two parameter sets, one that recovered, an improvement, a control."""
+    noise = random.Random(7)
+    write_benchmarks(root, ["step.time_work", "bump.time_work", "gain.time_work", "control.time_spin"], STORY)
+    for number in range(commits):
+        step = 1.3 if number >= 20 else 1.0
+        bump = 1.4 if 10 <= number < 25 else 1.0
+        gain = 0.7 if number >= 30 else 1.0
+
+        def near(value: float) -> float:
+            return value * (1.0 + 0.004 * noise.gauss(0, 1))
+
+        write_file(
+            root,
+            number,
+            {
+                "step.time_work": [near(1e-3 * step), near(2e-2 * step)],
+                "bump.time_work": near(5e-4 * bump),
+                "gain.time_work": near(3e-6 * gain),
+                "control.time_spin": near(1e-2),
+            },
+            params={"step.time_work": [["10", "1000"]]},
+        )
+    return root
+
+
+def write_hostile(root: Path, commits: int = 16) -> Path:
+    """Names that try to be markup, paths, formulas and templates, each with a step in the middle."""
+    write_benchmarks(root, HOSTILE)
+    for number in range(commits):
+        step = 1.5 if number >= commits // 2 else 1.0
+        values = dict.fromkeys(HOSTILE, 0.001 * step * (1 + 0.001 * (number % 3)))
+        write_file(root, number, values, machine="<b>m&1</b>", env="env-<i>x</i>")
+    return root
+
+
+def judged(root: Path, **options: Any) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The table of a tree and its changes."""
+    df = load(root, cache=False, **options)
+    return df, change_points(df, jobs=1)

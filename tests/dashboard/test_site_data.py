@@ -1,0 +1,431 @@
+"""What pages are made of: stores, events, ratios, figures' files."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mlxcache.dashboard import suite_data
+from mlxcache.dashboard.answer import answer
+from mlxcache.dashboard.change_pictures import ChangePictures
+from mlxcache.dashboard.events import group_changes, left_standing, standing
+from mlxcache.dashboard.explorer_data import write_explorer_data
+from mlxcache.dashboard.figure_style import PALETTES
+from mlxcache.dashboard.figures import change_figure
+from mlxcache.dashboard.output import Output
+from mlxcache.dashboard.pictures import recolour, render
+from mlxcache.dashboard.plain_text import clean, cut, script_json, short, slug
+from mlxcache.dashboard.quality import coverage, machine_noise
+from mlxcache.dashboard.repository import Repository
+from mlxcache.dashboard.retired import retired_series
+from mlxcache.dashboard.series_store import SeriesStore
+from mlxcache.dashboard.site import build_site
+from mlxcache.dashboard.sparkline import sparkline
+from mlxcache.dashboard.suite_figures import curve_figure, race_figure, ratio_figure
+from mlxcache.dashboard.suite_pages import suite_sections
+from tests.dashboard.site_trees import commit, judged, write_benchmarks, write_file, write_story
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The story's table and changes."""
+    return judged(write_story(tmp_path_factory.mktemp("story") / "results"))
+
+
+def test_store_has_every_series_as_the_table_has_it(table: Any) -> None:
+    """Values and commits of each series are those of the table's rows, in order."""
+    df, _ = table
+    store = SeriesStore(df)
+    assert len(store) == df["series"].nunique()
+    for position in range(len(store)):
+        series = store.series(position)
+        rows = df[df["series"] == series.key.number].sort_values("commit_index")
+        assert series.values.tolist() == rows["value"].tolist()
+        assert series.commits.tolist() == rows["commit_index"].tolist()
+        assert series.key.benchmark == rows["benchmark"].iloc[0]
+
+
+def test_store_takes_the_median_where_a_commit_was_measured_twice() -> None:
+    """One value a commit, whatever the order of the rows."""
+    df = pd.DataFrame(
+        {
+            "series": [0, 0, 0, 0], "commit_index": [1, 0, 1, 1], "value": [5.0, 1.0, 3.0, 4.0], "status": "ok",
+            "ci_low": np.nan, "ci_high": np.nan, "machine": "m", "env": "e", "benchmark": "b", "params": "",
+            "version": "1", "unit": "s",
+        }
+    )  # fmt: skip
+    series = SeriesStore(df).series(0)
+    assert series.commits.tolist() == [0, 1]
+    assert series.values.tolist() == [1.0, 4.0]
+
+
+def test_series_keep_their_names_when_results_are_added(tmp_path: Path) -> None:
+    """An address of the explorer still means the same series after more was measured."""
+    results = write_story(tmp_path / "results", commits=8)
+
+    def names() -> dict[str, str]:
+        store = SeriesStore(judged(results)[0])
+        return {key.label: key.id for key in store.keys}
+
+    before = names()
+    write_file(results, 9, {"a.time_first_by_name": 1.0})
+    after = names()
+    assert {label: after[label] for label in before} == before
+
+
+def _unpack(text: str, index: dict[str, Any]) -> dict[str, tuple[list[int], list[float], list[float]]]:
+    match = re.fullmatch(r"mlxcacheData\((.*)\);\n", text, re.S)
+    assert match
+    found = {}
+    for name, packed in json.loads(match[1])[1].items():
+        bits = np.unpackbits(np.frombuffer(base64.b64decode(packed["c"]), np.uint8))
+        values = np.frombuffer(base64.b64decode(packed["v"]), "<f4")
+        low = np.frombuffer(base64.b64decode(packed["l"]), "<f2")
+        found[name] = (np.flatnonzero(bits).tolist(), values.tolist(), low.tolist())
+    return found
+
+
+def test_packed_series_unpack_to_what_was_measured(table: Any, tmp_path: Path) -> None:
+    """Commits exactly, values to seven digits, intervals to a thousandth of the value."""
+    df, changes = table
+    store = SeriesStore(df)
+    out = Output(tmp_path / "site")
+    write_explorer_data(out, df, store, group_changes(changes))
+    unpacked = {}
+    for path in (tmp_path / "site" / "data").glob("*-*.js"):
+        unpacked |= _unpack(path.read_text(), {})
+    assert len(unpacked) == len(store)
+    for position in range(len(store)):
+        series = store.series(position)
+        commits, values, low = unpacked[series.key.id]
+        assert commits == series.commits.tolist()
+        assert values == pytest.approx(series.values.tolist(), rel=1e-6)
+        assert (np.array(low) + 1) * series.values == pytest.approx(series.low, rel=1e-3)
+
+
+def test_large_benchmarks_are_split_into_files(tmp_path: Path) -> None:
+    """No data file holds more than its share, and all series are in one of them."""
+    write_benchmarks(tmp_path / "results", ["a.time_x"], {"a.time_x": {"n": [str(i) for i in range(2000)]}})
+    for number in range(40):
+        write_file(
+            tmp_path / "results",
+            number,
+            {"a.time_x": [1e-3] * 2000},
+            params={"a.time_x": [[str(i) for i in range(2000)]]},
+        )
+    df, changes = judged(tmp_path / "results")
+    store = SeriesStore(df)
+    write_explorer_data(Output(tmp_path / "site"), df, store, group_changes(changes))
+    files = list((tmp_path / "site" / "data").glob("a.time_x*.js"))
+    assert len(files) == 2
+    assert sum(len(_unpack(path.read_text(), {})) for path in files) == 2000
+
+
+def test_one_event_holds_all_series_that_moved_together(table: Any) -> None:
+    """Two parameter sets that got slower at one commit are one line, the recovered one is another."""
+    _, changes = table
+    events = group_changes(changes)
+    step = next(event for event in events if event.benchmark == "step.time_work")
+    assert sorted(str(row["params"]) for row in step.rows) == ["10", "1000"]
+    assert (step.after, step.word, step.state) == (commit(20), "slower", "candidate")
+    assert [event.benchmark for event in standing(events)] == ["step.time_work"]
+    assert {event.benchmark for event in events if event.state == "recovered"} == {"bump.time_work"}
+
+
+def _row(**facts: Any) -> dict[str, Any]:
+    base = {
+        "benchmark": "b", "direction": "regression", "machine": "m", "env": "e", "params": "", "unit": "seconds",
+        "version": "1", "before_index": 3, "after_index": 6, "before": "c3", "after": "c6", "magnitude": 0.1,
+        "confidence": 0.9, "state": "candidate", "range_commits": 3, "series": 0,
+    }  # fmt: skip
+    return {**base, **facts}
+
+
+def test_ranges_that_share_no_commit_are_different_events() -> None:
+    """A chain of overlapping ranges is not one event: the ranges of an event have commits in common."""
+    rows = [
+        _row(),
+        _row(machine="n", before_index=5, after_index=8, before="c5", after="c8"),
+        _row(machine="o", before_index=7, after_index=9, before="c7", after="c9"),
+    ]
+    events = group_changes(pd.DataFrame(rows))
+    assert [(event.before, event.after, len(event.rows)) for event in events] == [("c7", "c9", 1), ("c5", "c6", 2)]
+
+
+def test_an_event_stands_while_one_of_its_series_does() -> None:
+    """Recovered on one machine and not on another is not recovered; what stands leads."""
+    rows = [_row(state="recovered", magnitude=3.0), _row(machine="n", state="confirmed", magnitude=0.2)]
+    (event,) = group_changes(pd.DataFrame(rows))
+    assert event.state == "confirmed"
+    assert event.lead["machine"] == "n"
+
+
+def test_dark_figure_is_the_light_one_in_other_colours(table: Any) -> None:
+    """Recolouring gives what drawing with the dark theme gives, but for ids, which are hashes of colours too."""
+    df, changes = table
+    row = changes.iloc[0]
+
+    def without_ids(svg: bytes) -> bytes:
+        return re.sub(rb'(?<=["#])[a-z][0-9a-f]{10}(?=[")])', b"id", svg)
+
+    light = render(change_figure(df, row, theme="light"), "svg")
+    dark = render(change_figure(df, row, theme="dark"), "svg")
+    assert without_ids(light) != without_ids(dark)
+    assert without_ids(recolour(light)) == without_ids(dark)
+
+
+def test_long_histories_are_cut_around_the_change(tmp_path: Path) -> None:
+    """A figure of 900 commits has those around the change only, and is drawn without a complaint."""
+    noise = random.Random(3)
+    write_benchmarks(tmp_path / "results", ["a.time_x"])
+    for number in range(900):
+        write_file(
+            tmp_path / "results", number, {"a.time_x": (1.3 if number >= 450 else 1) + 0.01 * noise.random()}
+        )
+    df, changes = judged(tmp_path / "results")
+    store = SeriesStore(df)
+    pictures = ChangePictures(Output(tmp_path / "site"), df, store, None)
+    (event,) = group_changes(changes)
+    assert pictures._span(event.lead) == (250, 649)
+    assert pictures.get(event.lead, event.address) is not None
+
+
+def test_one_more_commit_draws_no_figure_anew(tmp_path: Path) -> None:
+    """A figure is drawn again when a tenth more values are there, not for each."""
+    results, site = write_story(tmp_path / "results", commits=61), tmp_path / "site"
+    build_site(*judged(results), site, figures=None)
+    stamps = {path: path.stat().st_mtime_ns for path in (site / "changes").glob("step*.png")}
+    assert len(stamps) == 1
+    write_file(results, 61, {"step.time_work": [1.3e-3, 2.6e-2]}, params={"step.time_work": [["10", "1000"]]})
+    build_site(*judged(results), site, figures=None)
+    assert {path: path.stat().st_mtime_ns for path in stamps} == stamps
+
+
+def test_answer_counts_benchmarks_by_what_happened_to_them() -> None:
+    """Slower and larger are said apart, singular and plural as they should be."""
+    rows = [_row(), _row(benchmark="c"), _row(benchmark="mem", unit="bytes")]
+    keys = {"ci_low": np.nan, "ci_high": np.nan, "value": 1.0, "status": "ok", "commit_index": 0}
+    df = pd.DataFrame([{**rows[0], **keys}])
+    said = answer(df, SeriesStore(df), group_changes(pd.DataFrame(rows)))
+    assert said.sentence == "2 benchmarks are slower and 1 is larger than before."
+    assert "No rerun has confirmed any" in said.detail
+
+
+def test_what_is_no_longer_measured_does_not_count_as_slower(tmp_path: Path) -> None:
+    """A regression in an environment that another took over is listed apart, and the answer is about now."""
+    write_benchmarks(tmp_path / "results", ["a.time_x"])
+    for number in range(40):
+        old = number < 25
+        value = (1.5 if 12 <= number < 25 else 1.0) * (1 + 0.001 * (number % 3))
+        write_file(tmp_path / "results", number, {"a.time_x": value}, env="old" if old else "new")
+    df, changes = judged(tmp_path / "results")
+    store = SeriesStore(df)
+    retired = retired_series(store, df.attrs["commits"])
+    assert {key.env for key in store.keys if key.number in retired} == {"old"}
+    events = group_changes(changes, retired)
+    assert standing(events) == []
+    assert [event.after for event in left_standing(events)] == [commit(12)]
+    said = answer(df, store, events)
+    assert (said.mood, said.sentence) == ("fine", "Nothing that is still measured is slower.")
+    assert "1 regression stood" in said.detail
+    build_site(df, changes, tmp_path / "site")
+    assert "Slower when last measured" in (tmp_path / "site" / "index.html").read_text()
+
+
+def test_noise_is_that_of_the_machine(table: Any) -> None:
+    """The story's 0.4 % is found, and steps do not count as noise; the control has an entry."""
+    df, _ = table
+    store = SeriesStore(df)
+    noise = machine_noise(store, store.by_machine["m1"])
+    assert noise.between is not None
+    assert 0.002 < noise.between[0] < 0.006
+    assert list(noise.controls) == ["control.time_spin"]
+    assert noise.within == pytest.approx(0.02, rel=0.1)
+
+
+def test_coverage_counts_commits_and_series(table: Any) -> None:
+    """Without a repository what is missing is unknown, so nothing is said to be."""
+    df, _ = table
+    (entry,) = coverage(df, SeriesStore(df), Repository(None, "HEAD", df.attrs["commits"]))
+    assert (entry.n_commits, entry.n_series, entry.n_missing) == (40, 5, 0)
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, 1e300, 1e-300])
+def test_sparklines_take_any_numbers(value: float, tmp_path: Path) -> None:
+    """Zeros, negative and extreme values give finite coordinates."""
+    for number in range(5):
+        write_file(tmp_path / "results", number, {"a.track_x": value * (1 + number % 2)})
+    store = SeriesStore(judged(tmp_path / "results")[0])
+    drawn = str(sparkline(store.series(0)))
+    assert "nan" not in drawn
+    assert "inf" not in drawn
+
+
+def test_texts_are_made_fit_for_documents() -> None:
+    """Controls and lone surrogates are replaced; JSON cannot end a script; names of files are plain."""
+    assert (
+        clean("a\x00b\ud800c\x85")
+        == "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}c\N{REPLACEMENT CHARACTER}"
+    )
+    assert "<" not in script_json("</script>")
+    assert json.loads(script_json("</script>&\u2028")) == "</script>&\u2028"
+    assert slug("../../<b>ä/x") == "b-x"
+    assert slug("///") == "unnamed"
+    assert len(short("x" * 500, 50)) == 50
+    assert cut("one two three", 8) == "one two…"
+
+
+# ---- suites
+
+SUITE = {
+    "decode.Decode.time_step": {
+        "path": ["'int32'", "'int64'"], "head_dim": ["64", "128"], "context": ["1024", "4096", "32768"],
+    },
+    "prefill.Prefill.time_chunk": {
+        "path": ["'int32'", "'int64'"], "tokens": ["16", "128", "2048"], "head_dim": ["64", "128"],
+    },
+    "positions.Positions.time_read": {
+        "option": ["'host'", "'copy'"], "path": ["'int32'", "'int64'"], "tokens": ["1", "16"],
+    },
+    "peers.Decode.time_step": {"cache": ["'mlxcache'", "'KVCache'", "'bare'"], "context": ["1024", "4096"]},
+    "limits.Limits.track_fraction_of_limit": {"kind": ["'decode'", "'chunk'"]},
+}  # fmt: skip
+
+
+def write_suite(root: Path) -> Path:
+    """One commit of a suite like this project's, int64 a tenth slower at one token, on two releases of mlx."""
+    write_benchmarks(root, list(SUITE), SUITE)
+    params = {name: list(own.values()) for name, own in SUITE.items()}
+    decode = [
+        1e-4 * (1 if path == "'int32'" else 1.1)
+        for path in SUITE["decode.Decode.time_step"]["path"]
+        for _ in range(6)
+    ]
+    prefill = [1e-5 * int(tokens) for _ in range(2) for tokens in ("16", "128", "2048") for _ in range(2)]
+    values = {
+        "decode.Decode.time_step": decode,
+        "prefill.Prefill.time_chunk": prefill,
+        "positions.Positions.time_read": [1e-6, 1e-6, 1e-6, 1e-6, 2e-6, 2e-6, 3e-6, 3e-6],
+        "peers.Decode.time_step": [1e-4, 1e-4, 2e-4, 4e-4, 0.8e-4, 0.8e-4],
+        "limits.Limits.track_fraction_of_limit": [0.25, 0.5],
+    }
+    for number, version in enumerate(["0.30.6", "0.32.4"]):
+        scaled = {name: [value * (1 + number) for value in own] for name, own in values.items()}
+        write_file(root, 1, scaled, env=f"venv-mlx{version}", requirements={"pip+mlx": version}, params=params)
+    return root
+
+
+@pytest.fixture(scope="module")
+def suite(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
+    """The table of that suite."""
+    return judged(write_suite(tmp_path_factory.mktemp("suite") / "results"))[0]
+
+
+def _at(df: pd.DataFrame) -> tuple[str, str, int]:
+    return ("m1", "venv-mlx0.30.6", int(df["commit_index"].max()))
+
+
+def test_path_ratios_have_tokens_by_head_size_first(suite: pd.DataFrame) -> None:
+    """A decode step is one token at context 1024; the ratio of the two paths has an interval around it."""
+    first = suite_data.path_maps(suite, *_at(suite))[0]
+    assert first.rows == ("1", "16", "128", "2048")
+    assert first.columns == ("64", "128")
+    cell = first.cells["1", "64"]
+    assert cell.ratio == pytest.approx(1.1)
+    assert cell.low < 1.1 < cell.high
+    assert cell.differs
+    assert not first.cells["16", "64"].differs
+
+
+def test_options_are_compared_with_the_one_in_use(suite: pd.DataFrame) -> None:
+    """Each path has a map of its own, and the option in use is 1."""
+    maps = suite_data.option_maps(suite, *_at(suite))
+    assert [content.title for content in maps] == ["int32 positions", "int64 positions"]
+    assert maps[1].cells["1", "host"].ratio == 1.0
+    assert maps[1].cells["1", "copy"].ratio == pytest.approx(3.0)
+
+
+def test_peers_run_with_the_limit_where_it_was_measured(suite: pd.DataFrame) -> None:
+    """The limit is a quarter of our own time at the context that it was measured at."""
+    found = suite_data.races(suite, *_at(suite))
+    assert [entry[0] for entry in found[0].entries] == ["bare", "mlxcache", "KVCache"]
+    assert found[0].limit == pytest.approx(0.25e-4)
+    assert found[1].limit is None
+
+
+def test_slopes_tell_flat_from_proportional(suite: pd.DataFrame) -> None:
+    """Decode does not grow with the context, prefill grows with its tokens."""
+    found = suite_data.curves(suite, *_at(suite))
+    flat = [curve for curve in found if curve.parameter == "context" and curve.benchmark.startswith("decode")]
+    assert flat
+    assert all(curve.exponent == pytest.approx(0, abs=1e-6) for curve in flat)
+    steep = [curve for curve in found if curve.parameter == "tokens"]
+    assert all(curve.exponent == pytest.approx(1) for curve in steep)
+    assert steep[0].slope == pytest.approx(1e-5)
+
+
+@pytest.mark.parametrize("theme", list(PALETTES))
+def test_suite_figures_are_drawn_in_both_themes(suite: pd.DataFrame, theme: Any) -> None:
+    """Each is the same function for a dark page, with that page's background."""
+    at = _at(suite)
+    figures = [
+        ratio_figure(suite_data.path_maps(suite, *at)[0], theme=theme),
+        race_figure(suite_data.races(suite, *at), theme=theme),
+        curve_figure(suite_data.curves(suite, *at)[:3], theme=theme),
+    ]
+    for figure in figures:
+        assert PALETTES[theme].background.encode() in render(figure, "svg")
+
+
+def test_pages_about_the_suite_appear_with_its_benchmarks_only(suite: pd.DataFrame, tmp_path: Path) -> None:
+    """This suite has all three, the story has none of them."""
+    changes = judged(write_suite(tmp_path / "results"))[1]
+    build_site(suite, changes, tmp_path / "site")
+    for name in ("paths", "peers", "scaling"):
+        assert (tmp_path / "site" / f"{name}.html").is_file()
+        assert (tmp_path / "site" / "csv" / f"{name}.csv").is_file()
+    build_site(*judged(write_story(tmp_path / "story", commits=8)), tmp_path / "other")
+    assert not (tmp_path / "other" / "paths.html").exists()
+
+
+def test_a_run_of_a_part_of_the_suite_leaves_the_rest_on_its_page(tmp_path: Path) -> None:
+    """Each map is from the newest commit that has it, though a newer one measured something else."""
+    root = write_suite(tmp_path / "results")
+    params = {name: list(own.values()) for name, own in SUITE.items()}
+    write_file(root, 2, {"positions.Positions.time_read": [1e-6] * 8}, env="venv-mlx0.32.4", params=params)
+    section = suite_sections(judged(root)[0])["paths"]
+    titles = {(shown.commit, part.title) for shown in section.shown if shown.is_newest for part in shown.parts}
+    assert (commit(1), "Tokens by head size") in titles
+    assert (commit(2), "int32 positions") in titles
+
+
+def test_explorer_draws_by_release(suite: pd.DataFrame, tmp_path: Path, browser: Any) -> None:
+    """Where two releases of a package were measured they are an axis, in the order of their numbers."""
+    changes = judged(write_suite(tmp_path / "results"))[1]
+    build_site(suite, changes, tmp_path / "site")
+    browser.open(tmp_path / "site" / "explorer.html", "#x=release")
+    browser.wait("document.getElementById('chart').data?.some(t => t.x.join() === '0.30.6,0.32.4')")
+    assert browser.run("return document.getElementById('package').value") == "mlx"
+    for name in ("paths", "peers", "scaling"):
+        browser.open(tmp_path / "site" / f"{name}.html", width=390)
+        over = browser.run("return document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        assert over <= 0
+        browser.picture(f"suite-{name}")
+
+
+def test_ratios_without_an_interval_say_so() -> None:
+    """An infinite bound leaves the ratio and gives no false certainty."""
+    row = {"value": 2.0, "ci_low": 0.0, "ci_high": math.inf, "unit": "s"}
+    ratio = suite_data.ratio_of(row, {**row, "value": 1.0})
+    assert ratio.ratio == 2.0
+    assert math.isnan(ratio.low)
+    assert not ratio.differs
