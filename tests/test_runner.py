@@ -335,8 +335,8 @@ def test_an_interrupted_run_keeps_what_had_finished(project: Path, how: signal.S
         os.killpg(running.pid, how) if how is signal.SIGINT else running.send_signal(how)
         running.wait(timeout=60)
     finally:
-        if running.poll() is None:
-            running.kill()
+        running.kill()
+        running.wait()
         subprocess.run(["pkill", "-9", "-s", str(running.pid)], check=False)
     (kept,) = [path for path in folder.glob("*.json") if path.name != "machine.json"]
     results = json.loads(kept.read_text())["results"]
