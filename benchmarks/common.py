@@ -116,7 +116,7 @@ def available_memory() -> int:
 
 
 # On a CPU, filling more than this takes longer than all measuring of it: 1 GB/s on the machine tried.
-MOST_ON_CPU = 5 * 10**9
+MOST_ON_CPU = 25 * 10**8
 
 
 def need_memory(needed: int) -> None:

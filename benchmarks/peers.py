@@ -26,7 +26,7 @@ class Prefill(Timed):
 
     params = (FLAT, [128, 2048])
     param_names = ("cache", "tokens")
-    repeat = (4, 12, 0.25)
+    repeat = (4, 8, 0.15)
     rounds = 2
 
     def setup(self, cache: str, tokens: int) -> None:

@@ -68,7 +68,9 @@ class Prefill(Ratio):
 
     def track_over_bare(self, tokens: int) -> float:
         other = contender("bare", 1024, tokens)
-        return ratio(_step("int32", 1024, count=tokens), timed(other.step, other.reset), rounds=200)
+        return ratio(
+            _step("int32", 1024, count=tokens), timed(other.step, other.reset), rounds=max(40, 20_000 // tokens)
+        )
 
 
 class Context(Ratio):
