@@ -218,7 +218,8 @@ class Fork(Timed):
     # A page and a document: sharing looks at host integers, copying moves 128 and 512 MiB.
     params = (["share", "copy"], [1024, 4096])
     param_names = ("how", "context")
-    repeat = (3, 12, 0.4)
+    repeat = (2, 4, 0.2)
+    rounds = 2
 
     def setup(self, how: str, context: int) -> None:
         need_memory(kv_bytes(4 * context))

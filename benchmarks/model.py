@@ -60,7 +60,8 @@ class Generate(Timed):
     # every layer, as a backend does that gets them from a compiled program.
     params = (["llama", "gemma3_text"], ["mlx-lm", "sequence", "cell"], ["host", "int32", "int64"])
     param_names = ("model", "cache", "path")
-    repeat = (5, 20, 0.4)
+    repeat = (3, 6, 0.15)
+    rounds = 2
 
     def setup(self, model: str, cache: str, path: str) -> None:
         if lm_cache is None or llama is None or gemma3_text is None:
@@ -113,4 +114,4 @@ class ModelRatio(Ratio):
         self.theirs.setup(model, "mlx-lm", "host")
 
     def track_over_mlx_lm(self, model: str, cache: str, path: str) -> float:
-        return ratio(timed(lambda: self.mine.decode(1)), timed(lambda: self.theirs.decode(1)), rounds=200)
+        return ratio(timed(lambda: self.mine.decode(1)), timed(lambda: self.theirs.decode(1)), rounds=40)
