@@ -88,7 +88,7 @@ notebook: $(READY) ## run notebooks/perf_history.ipynb on results/ and keep its 
 	cd notebooks && ../$(BIN)/jupyter execute --inplace perf_history.ipynb
 
 pictures: site ## remake the screenshots in docs/images (needs Chromium and its driver)
-	$(BIN)/python tools/site_pictures.py site docs/images
+	$(BIN)/python tools/site_pictures.py site docs/images --view 's=4754a453e5,944b6c056b'
 
 detector-table: $(READY) ## remake docs/detector.md and .json (six minutes)
 	PYTHONPATH=. $(BIN)/python tools/detector_table.py
