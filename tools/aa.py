@@ -23,6 +23,7 @@ import numpy as np
 import pandas as pd
 
 from mlxcache.history import load
+from mlxcache.history.atomic import write_atomically
 from mlxcache.history.estimator import low_quantile
 
 SUITE = r"(decode|prefill)\.Relative\.|decode\.Decode\.time_step\(.*(64|128), (128|1024)\)"
@@ -61,9 +62,7 @@ def main() -> int:
     print(f"{'load average':24} median {np.median(loads):6.2f}   worst {max(loads):6.2f}")
     report = {"commit": commit, "busy": args.busy, "load": loads, "differences": differences}
     args.out.parent.mkdir(parents=True, exist_ok=True)
-    beside = args.out.with_suffix(".tmp")
-    beside.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    beside.replace(args.out)
+    write_atomically(args.out, (json.dumps(report, indent=1) + "\n").encode())
     return 0
 
 

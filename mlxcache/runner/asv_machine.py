@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 from pathlib import Path
 
+from mlxcache.history.atomic import write_atomically
 from mlxcache.runner.facts import Machine
 
 
@@ -48,7 +48,5 @@ def register(machine: Machine, path: Path | None = None) -> bool:
     mine = host not in known or known[host].get("machine") == machine.key
     if mine:
         known[host] = fields
-    beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    beside.write_text(json.dumps(known, indent=4, sort_keys=True), encoding="utf-8")
-    beside.replace(path)
+    write_atomically(path, json.dumps(known, indent=4, sort_keys=True).encode())
     return mine
