@@ -192,14 +192,15 @@ class RingGeometry(NamedTuple):
     """A ring layer's sizes in cells.
 
     A step of `max_write` tokens must not overwrite what its own first query attends, so `kept` cells are
-    promised to survive. `slots` is at least twice the window: the slack makes a lap long enough that rolling
-    costs a decode step about one cell's copy.
+    promised to survive. `slots` is about 2.1 windows: the slack makes a lap long enough that rolling costs a
+    decode step about one cell's copy. A pool of whole `unit`s is rolled by whole units.
     """
 
     window: int
     max_write: int
     kept: int
     slots: int
+    unit: int
 
     @classmethod
     def of(cls, policy: LayerPolicy, max_write: int | None) -> RingGeometry:
@@ -208,7 +209,9 @@ class RingGeometry(NamedTuple):
         assert window is not None
         most = window if max_write is None else max_write
         kept = window + most - 1
-        return cls(window, most, kept, max(2 * window, kept))
+        unit = max(1, window // 40)
+        slots = window * 21 // 10 // unit * unit
+        return cls(window, most, kept, slots, unit) if slots >= kept else cls(window, most, kept, kept, 1)
 
 
 class SequenceLayout:
@@ -286,7 +289,10 @@ class SequenceLayout:
         first = (base - origin) % ring.slots
         roll = 0
         if first + length > ring.slots:
-            roll, origin, first = first, base, 0
+            # By whole units where that is enough, which is quicker to move; a few older cells stay in front.
+            spare = first % ring.unit
+            roll = first - spare if spare + length <= ring.slots else first
+            origin, first = origin + roll, first - roll
         return StepPlan(
             position, count, Run(first + position - base, count), Run(first, length), base, roll, origin
         )

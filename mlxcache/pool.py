@@ -8,10 +8,16 @@ what they read before the next write is evaluated.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
+from math import gcd
 from typing import Protocol
 
 import mlx.core as mx
 import numpy as np
+
+# Bytes from which rows are rolled by MLX's gather, which copies each row whole: 73 us where a copy in pieces of
+# eight bytes takes 89 and of two 181.
+LONG_ROW = 1024
 
 
 class Pool:
@@ -132,11 +138,26 @@ class Pool:
         """Move the first `shift` cells behind the others; the pool has all its slots afterwards."""
         self.reserve(self.max_slots)
         cells = self.array
-        # MLX's CPU copy goes element by element: eight bytes at a time took 76 us where two took 181.
+        unit = gcd(shift, self.slots)
+        if unit * self.head_dim * self.dtype.size >= LONG_ROW:
+            rows = cells.reshape(self.n_kv_heads * self.slots // unit, unit * self.head_dim)
+            order = _rolled_rows(self.n_kv_heads, self.slots // unit, shift // unit)
+            self.array = rows[order].reshape(cells.shape)
+            return
+        # MLX's CPU copy goes element by element, so eight bytes at a time.
         wide = mx.uint64 if self.head_dim * self.dtype.size % 8 == 0 else self.dtype
         cells = cells.view(wide)
         rolled = mx.concatenate([cells[:, :, shift:], cells[:, :, :shift]], axis=2)
         self.array = rolled.view(self.dtype)
+
+
+@cache
+def _rolled_rows(heads: int, rows: int, shift: int) -> mx.array:
+    """The index `[heads * rows]` of rows `[heads, rows]` with each head's first `shift` behind the others."""
+    each = np.roll(np.arange(rows, dtype=np.uint32), -shift)
+    order = mx.array((np.arange(heads, dtype=np.uint32)[:, None] * rows + each).ravel())
+    mx.eval(order)
+    return order
 
 
 class PoolShape(Protocol):
