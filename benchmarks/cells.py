@@ -24,7 +24,7 @@ from .common import (
     synchronise,
     timed,
 )
-from .contenders import contender
+from .contenders import BARE_READING, contender
 from .ratios import Ratio
 
 
@@ -158,13 +158,13 @@ class OneSequence(Timed):
 class CellRatio(Ratio):
     """One sequence's decode step on the cell cache over the same step on the sequence cache, and on bare MLX."""
 
-    params = (PATHS, ["sequence", "bare"])
+    params = (PATHS, ["sequence", "bare", "bare reading"])
     param_names = ("path", "over")
 
     def track_decode(self, path: str, over: str) -> float:
         mine = OneSequence.made(path, "cell", 1024)
-        if over == "bare":
-            bare = contender("bare", 1024)
+        if over != "sequence":
+            bare = contender(BARE_READING[path] if over == "bare reading" else over, 1024)
             return ratio(timed(mine, mine.rewind), timed(bare.step, bare.reset))
         other = OneSequence.made(path, "sequence", 1024)
         return ratio(timed(mine, mine.rewind), timed(other, other.rewind))

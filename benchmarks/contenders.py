@@ -13,13 +13,15 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
-from .common import DTYPE, HEADS, Skip, once, ours, position_tensor, random_tokens, require, synchronise
+from .common import DTYPE, HEADS, PATHS, Skip, once, ours, position_tensor, random_tokens, require, synchronise
 from .mlx_lm_models import mlx_lm_model
 
 mlx_lm_cache, WITHOUT_MLX_LM = mlx_lm_model("cache")
 
 FLAT = ["mlxcache", "KVCache", "ConcatenateKVCache", "bare"]
 RING = ["mlxcache", "RotatingKVCache"]
+# Bare MLX that learns in each layer where to write, from a position tensor of that dtype, as ours does.
+BARE_READING = {path: f"bare reading {path}" for path in PATHS}
 
 Update = Callable[[int, mx.array, mx.array], tuple[mx.array, mx.array]]
 
@@ -42,7 +44,9 @@ class Contender:
         mx.eval(self.past)
         self.reset: Callable[[], object]
         self.update: Update
-        {"mlxcache": self._ours, "bare": self._bare}.get(name, self._mlx_lm)(context, count, head_dim, window)
+        known = {"mlxcache": self._ours, "bare": self._bare}
+        known |= dict.fromkeys(BARE_READING.values(), self._bare_reading)
+        known.get(name, self._mlx_lm)(context, count, head_dim, window)
         for _ in range(3):
             self.step()
             self.reset()
@@ -112,12 +116,7 @@ class Contender:
 
     def _bare(self, context: int, count: int, head_dim: int, window: int | None) -> None:
         stop = context + count
-        pools = []
-        for _ in range(2 * self.layers):
-            pool = mx.zeros((1, HEADS, stop + 64, head_dim), DTYPE)
-            pool[:, :, :context] = self.past
-            mx.eval(pool)
-            pools.append(pool)
+        pools = self._bare_pools(context, stop + 64, head_dim)
 
         def update(layer: int, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
             key_pool, value_pool = pools[2 * layer], pools[2 * layer + 1]
@@ -127,6 +126,31 @@ class Contender:
 
         self.update = update
         self.reset = lambda: None
+
+    def _bare_reading(self, context: int, count: int, head_dim: int, window: int | None) -> None:
+        host_positions = require("host_positions")
+        position = position_tensor(context, count, self.name.split()[-1])
+        pools = self._bare_pools(context, context + count + 64, head_dim)
+
+        def update(layer: int, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
+            start = host_positions(position)[0]
+            stop = start + count
+            key_pool, value_pool = pools[2 * layer], pools[2 * layer + 1]
+            key_pool[:, :, start:stop] = keys
+            value_pool[:, :, start:stop] = values
+            return key_pool[:, :, :stop], value_pool[:, :, :stop]
+
+        self.update = update
+        self.reset = lambda: None
+
+    def _bare_pools(self, context: int, slots: int, head_dim: int) -> list[mx.array]:
+        pools = []
+        for _ in range(2 * self.layers):
+            pool = mx.zeros((1, HEADS, slots, head_dim), DTYPE)
+            pool[:, :, :context] = self.past
+            mx.eval(pool)
+            pools.append(pool)
+        return pools
 
 
 def contender(

@@ -23,7 +23,7 @@ from .common import (
     synchronise,
     timed,
 )
-from .contenders import contender
+from .contenders import BARE_READING, contender
 
 
 class Ratio:
@@ -50,13 +50,16 @@ class Paths(Ratio):
 
 
 class Peers(Ratio):
-    """One token through 32 layers at context 1024 over the same step elsewhere."""
+    """One token through 32 layers at context 1024 over the same step elsewhere.
 
-    params = (PATHS, ["KVCache", "bare"])
+    The bare loop knows where to write; the one that reads asks the position tensor in each layer, as ours does.
+    """
+
+    params = (PATHS, ["KVCache", "bare", "bare reading"])
     param_names = ("path", "over")
 
     def track_decode(self, path: str, over: str) -> float:
-        other = contender(over, 1024)
+        other = contender(BARE_READING[path] if over == "bare reading" else over, 1024)
         return ratio(_step(path, 1024), timed(other.step, other.reset))
 
 

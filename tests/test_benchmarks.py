@@ -111,7 +111,8 @@ def test_a_step_waits_for_all_its_work(monkeypatch: pytest.MonkeyPatch, on_gpu: 
 @pytest.mark.parametrize("on_gpu", [False, True])
 def test_contenders_and_controls_wait_too(monkeypatch: pytest.MonkeyPatch, on_gpu: bool) -> None:
     """The peers' steps and the bare control evaluate what they produce, once, and wait on a GPU."""
-    steps = [(contenders.Contender(name, 16, 1, 2, 8, None).step, 4) for name in contenders.FLAT]
+    names = [*contenders.FLAT, *contenders.BARE_READING.values()]
+    steps = [(contenders.Contender(name, 16, 1, 2, 8, None).step, 4) for name in names]
     steps.append((control.BareSteps(), 64))
     for step, arrays in steps:
         spy = _Spy()
@@ -122,7 +123,7 @@ def test_contenders_and_controls_wait_too(monkeypatch: pytest.MonkeyPatch, on_gp
         assert (spy.evals, len(spy.evaluated), spy.waits) == (1, arrays, int(on_gpu))
 
 
-@pytest.mark.parametrize("name", contenders.FLAT)
+@pytest.mark.parametrize("name", [*contenders.FLAT, *contenders.BARE_READING.values()])
 def test_peers_do_the_same_work(name: str) -> None:
     """Each contender returns what ours returns, cell by cell, again after a reset."""
     made = contenders.Contender(name, 16, 2, 2, 8, None)
