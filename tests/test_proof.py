@@ -45,21 +45,25 @@ def test_a_plant_is_found_within_two_commits() -> None:
 def test_a_quiet_commit_that_is_named_is_counted() -> None:
     """As a candidate or as confirmed; the report and the status say so."""
     made = line("", "", "wait 20%", "", "", "", "", "")
-    found = facts(made, [change(2), change(6)])
+    found = facts(made, [change(2, confirmed=True), change(6)])
     assert (len(found["false"]), found["false_confirmed"]) == (1, 0)
     assert passed(found) == []
     assert "Quiet commits that were named: 1 of 7 as candidates, 0 of them confirmed." in report(found)
-    assert passed(facts(made, [change(2), change(6, confirmed=True)])) == [
+    assert passed(facts(made, [change(2, confirmed=True), change(6, confirmed=True)])) == [
         "1 quiet commits are confirmed regressions"
     ]
 
 
 def test_what_must_be_reached_is_named_where_it_was_not() -> None:
-    """A step of 20 %, a held slice, and no alarm for nothing."""
+    """A step of 20 % and its rerun, a held slice, and no alarm for nothing."""
     made = line("", "wait 20%", "", "")
     wrong = passed(facts(made, [], held_slice="no regression", quiet="regression"))
     assert len(wrong) == 3
-    assert passed(facts(made, [change(1)], held_slice="regression", quiet="inconclusive")) == []
+    named = [change(1, confirmed=True)]
+    assert passed(facts(made, named, held_slice="regression", quiet="inconclusive")) == []
+    assert passed(facts(made, [change(1)])) == [
+        "the rerun does not confirm 0000000000 with wait 20%, which stands"
+    ]
 
 
 def test_all_sizes_plant_what_there_is() -> None:

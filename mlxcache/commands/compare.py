@@ -58,7 +58,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--exact-base", action="store_true", help="compare with BASE itself, not with where HEAD left it"
     )
     parser.add_argument(
-        "--control", default="auto", metavar="REGEX", help="the control benchmark (default: by name)"
+        "--control",
+        default="auto",
+        type=lambda given: None if given == "none" else given,
+        metavar="REGEX",
+        help="the control benchmark (default: by name), or none",
     )
     parser.add_argument("--relevant", type=float, default=2.5, metavar="%%", help="smallest change that matters")
     parser.add_argument("--format", choices=FORMATS, default="text")

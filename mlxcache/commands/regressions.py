@@ -22,6 +22,7 @@ from mlxcache.history.full_history import require_full_history
 from mlxcache.history.measuring import DEFAULT_ROUNDS, MeasureError, find_config, this_machine
 from mlxcache.history.segments import Method
 from mlxcache.history.table import load
+from mlxcache.runner import facts
 
 _ABOUT_CANDIDATES = (
     "a candidate is what the history shows; --confirm measures its two commits again, on the same machine"
@@ -98,12 +99,13 @@ def _confirm(df: pd.DataFrame, args: argparse.Namespace) -> list[str]:
         raise MeasureError("--confirm needs the repository: give --repo")
     config = find_config(args.config or args.repo)
     changes = _changes(df, args, [], Method().for_rerun())
-    machine = None if args.any_machine else this_machine()
-    waiting = candidates(changes, machine)
+    machines = None if args.any_machine else names_of_this_machine()
+    waiting = candidates(changes, machines)
     elsewhere = len(candidates(changes, None)) - len(waiting)
     notices = []
-    if elsewhere:
-        notices.append(f"{elsewhere} candidates are of other machines than {machine}: not measured here")
+    if machines and elsewhere:
+        here = " or ".join(machines)
+        notices.append(f"{elsewhere} candidates are of other machines than {here}: not measured here")
     answers = confirm_changes(
         waiting, config=config, repo=args.repo, rounds=args.rounds, narrowing=args.narrow, say=_say
     )
@@ -115,6 +117,12 @@ def _confirm(df: pd.DataFrame, args: argparse.Namespace) -> list[str]:
             notices.append(_why(answer))
             _say(f"  not measured: {answer.reason}")
     return notices
+
+
+def names_of_this_machine() -> list[str]:
+    """What this machine is called in results: by asv, and by `mlxcache bench` on either device."""
+    names = [this_machine(), *(facts.this_machine(device).key for device in ("default", "cpu"))]
+    return list(dict.fromkeys(names))
 
 
 def _why(answer: NotMeasured) -> str:

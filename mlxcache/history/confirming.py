@@ -11,7 +11,7 @@ import math
 import os
 import re
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,13 +36,13 @@ class NotMeasured:
     reason: str
 
 
-def candidates(changes: pd.DataFrame, machine: str | None) -> pd.DataFrame:
+def candidates(changes: pd.DataFrame, machines: Collection[str] | None) -> pd.DataFrame:
     """Regressions that wait for a rerun.
 
-    With `machine` only those of that machine, where a rerun can tell.
+    With `machines` only those of these, the names of the machine where a rerun can tell.
     """
     waiting = changes[(changes["state"] == "candidate") & (changes["direction"] == "regression")]
-    return waiting if machine is None else waiting[waiting["machine"] == machine]
+    return waiting if machines is None else waiting[waiting["machine"].isin(machines)]
 
 
 def commits_between(repo: str | os.PathLike[str], before: str, after: str) -> list[str]:

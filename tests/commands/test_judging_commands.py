@@ -17,8 +17,10 @@ from frames import commit_file, git, levels
 
 from mlxcache.cli import main
 from mlxcache.commands import compare as compare_command
+from mlxcache.commands.regressions import names_of_this_machine
 from mlxcache.history import confirming
 from mlxcache.history.measuring import MeasureError, this_machine
+from mlxcache.runner import facts
 
 
 def write_results(root: Path, line: list[str], values: np.ndarray, machine: str = "m1") -> None:
@@ -55,7 +57,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     line = [commit_file(tmp_path, "code.py", f"x = {i}\n") for i in range(40)]
     write_results(tmp_path, line, levels((20, 0.001), (20, 0.0011), sigma=0.004))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("mlxcache.commands.regressions.this_machine", lambda: "m1")
+    monkeypatch.setattr("mlxcache.commands.regressions.names_of_this_machine", lambda: ["m1"])
     return line
 
 
@@ -238,9 +240,17 @@ def test_a_candidate_that_cannot_be_measured_stays_with_a_note(
 
 def test_other_machines_candidates_are_left_to_them(project: list[str], capsys: Any, monkeypatch: Any) -> None:
     """A rerun here says nothing about another machine, unless it is asked for."""
-    monkeypatch.setattr("mlxcache.commands.regressions.this_machine", lambda: "elsewhere")
+    monkeypatch.setattr("mlxcache.commands.regressions.names_of_this_machine", lambda: ["here", "there"])
     assert main(["regressions", "--repo", ".", "--confirm"]) == 1
-    assert "1 candidates are of other machines than elsewhere" in capsys.readouterr().out
+    assert "1 candidates are of other machines than here or there" in capsys.readouterr().out
+
+
+def test_this_machine_goes_by_asvs_name_and_by_our_own(monkeypatch: Any) -> None:
+    """A candidate of a machine that `mlxcache bench` named is measured again without ~/.asv-machine.json."""
+    monkeypatch.setattr("mlxcache.commands.regressions.this_machine", lambda: "host7")
+    names = names_of_this_machine()
+    assert names[0] == "host7"
+    assert facts.this_machine("cpu").key in names
 
 
 BUSY_CONFIG = {

@@ -164,9 +164,9 @@ def test_asv_takes_confirmations_for_no_results(tmp_path: Path) -> None:
 def test_candidates_are_this_machines_regressions() -> None:
     """Improvements, recovered ones and other machines' wait for nobody."""
     changes = change_points(history_frame(levels((40, 1.0), (20, 1.1), (40, 1.0), (40, 1.2))))
-    waiting = candidates(changes, "m1")
+    waiting = candidates(changes, ["m1", "host7"])
     assert waiting["after"].tolist() == [commit_name(100)]
-    assert candidates(changes, "m2").empty
+    assert candidates(changes, ["m2"]).empty
 
 
 def test_selector_picks_one_parameter_set() -> None:
@@ -186,7 +186,7 @@ def test_confirming_measures_and_narrows_to_the_commit(tmp_path: Path) -> None:
     line = repository(tmp_path, 30)
     measured = line[::2]  # every other commit has results
     df = history_frame(levels((8, 1.0), (7, 1.1))).assign(commit=measured)
-    changes = candidates(change_points(df), "m1")
+    changes = candidates(change_points(df), ["m1"])
     culprit = 15  # between two measured commits
 
     def take(config: Path, base: str, head: str, **options: Any) -> pd.DataFrame:
