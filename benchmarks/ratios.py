@@ -12,6 +12,7 @@ import numpy as np
 from .common import (
     LAYERS,
     PATHS,
+    QUICK,
     Step,
     interleaved,
     low,
@@ -97,7 +98,7 @@ class Ring(Ratio):
 
     def track_over_flat(self, window: int, tokens: int, statistic: str) -> float:
         steps = -(-(window + 1) // tokens)
-        laps = max(5, 6000 // steps)
+        laps = 2 if QUICK else max(5, 6000 // steps)
         ring = _Lap(window, tokens, steps, ring=True)
         flat = _Lap(window, tokens, steps, ring=False)
         of = {"median": np.median, "p99": lambda x: np.percentile(x, 99), "mean": np.mean}[statistic]
@@ -120,7 +121,7 @@ class AfterCopy(Ratio):
         lap = _Lap(window, 1, steps, ring=False)
         roll = np.zeros(2 * window * lap.token.nbytes * 2, np.uint8)
         pairs = []
-        for _ in range(max(5, 6000 // steps)):
+        for _ in range(2 if QUICK else max(5, 6000 // steps)):
             evicted = lap(lambda number: roll.copy() if number == steps // 2 else None)
             pairs.append((np.percentile(evicted, 99), np.percentile(lap(), 99)))
         return low([a for a, _ in pairs]) / low([b for _, b in pairs])

@@ -8,6 +8,7 @@ import pkgutil
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -217,6 +218,20 @@ def test_interleaving_takes_turns() -> None:
     assert "".join(calls) == "abbaabba"
     assert seconds == [[1.0] * 4] * 2
     assert ratios.ratio(lambda: 3.0, lambda: 2.0, 4) == 1.5
+
+
+def test_a_quick_run_takes_few_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten at most, and fewer of what takes long."""
+    monkeypatch.setattr(common, "QUICK", True)
+    assert [len(s) for s in common.interleaved([lambda: 1.0], 400)] == [10]
+    assert [len(s) for s in common.interleaved([lambda: time.sleep(0.25) or 1.0], 400)] == [4]
+
+
+def test_seeds_give_other_tokens_everywhere() -> None:
+    """Two layers' arrays share no value at any place, so that what lands in the wrong one is seen."""
+    one, other = (common.random_tokens(4, 8, seed) for seed in (0, 1))
+    assert not mx.any(one == other).item()
+    assert mx.array_equal(one, common.random_tokens(4, 8, 0)).item()
 
 
 def test_mlx_lm_is_entered_without_its_heavy_start() -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -188,13 +189,11 @@ def test_settings_are_added_unless_the_user_gave_them() -> None:
     assert quiet_settings(CPU, given, [0, 1]) == []
 
 
-def test_a_gpu_is_never_forked_and_macos_is_never_pinned() -> None:
-    """Forking after Metal or CUDA started crashes; macOS has no CPU affinity."""
-    assert [s.arguments[0] for s in quiet_settings(M1, [], None)] == [
-        "--machine",
-        "--record-samples",
-        "--interleave-rounds",
-    ]
+@pytest.mark.parametrize(("machine", "cpus"), [(M1, None), (replace(CPU, device="cuda"), [0, 1, 2, 3])])
+def test_a_gpu_is_never_forked_or_pinned(machine: Machine, cpus: list[int] | None) -> None:
+    """Forking after Metal or CUDA started crashes, the driver's threads need CPUs, macOS pins nothing."""
+    names = [s.arguments[0] for s in quiet_settings(machine, [], cpus)]
+    assert names == ["--machine", "--record-samples", "--interleave-rounds"]
 
 
 def test_register_keeps_other_machines_and_other_projects_entry(

@@ -21,6 +21,8 @@ from mlxcache.runner.shards import Shard, Took, restrict_discovery
 
 # How `mlxcache bench` tells this process what to change in the configuration; see `runner.changes`.
 CHANGES_VARIABLE = "MLXCACHE_ASV_CHANGES"
+# The benchmarks read it: asv shortens only what it times itself, not a tracked value.
+QUICK_VARIABLE = "MLXCACHE_QUICK"
 # The file to which this process adds asv's warnings and errors, one JSON text a line.
 SAID_VARIABLE = "MLXCACHE_ASV_SAID"
 # The file with which part of the suite to run: {"shard": "2/4", "durations": [[benchmark, commit, seconds], ...]}
@@ -50,6 +52,8 @@ def main() -> None:
         restrict_discovery(
             asv.benchmarks.Benchmarks, Shard.parse(wanted["shard"]), durations, asv.console.log.info
         )
+    if {"--quick", "-q"} & set(sys.argv):
+        os.environ[QUICK_VARIABLE] = "1"
     load = asv.config.Config.load.__func__
 
     def load_changed(cls: type, path: str | None = None) -> Any:

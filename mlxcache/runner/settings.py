@@ -30,7 +30,8 @@ def quiet_settings(machine: Machine, given: Sequence[str], cpus: Sequence[int] |
         Setting(("--record-samples",), "the estimator needs samples, not asv's median alone"),
         Setting(("--interleave-rounds",), "rounds of all benchmarks alternate, control among them"),
     ]
-    if cpus and len(cpus) > 1:
+    # Not with a GPU: the driver's threads would have to share that CPU, and ratios repeated worse.
+    if cpus and len(cpus) > 1 and machine.device == "cpu":
         settings.append(
             Setting(("--cpu-affinity", str(max(cpus))), f"pinned to CPU {max(cpus)}: MLX's thread is woken on it")
         )
