@@ -31,7 +31,7 @@ from mlxcache.dashboard.series_store import SeriesStore
 from mlxcache.dashboard.site import build_site
 from mlxcache.dashboard.sparkline import sparkline
 from mlxcache.dashboard.suite_figures import curve_figure, race_figure, ratio_figure
-from mlxcache.dashboard.suite_pages import suite_sections
+from mlxcache.dashboard.suite_pages import heat_class, suite_sections
 from tests.dashboard.site_trees import (
     SUITE,
     commit,
@@ -175,6 +175,15 @@ def test_an_event_stands_while_one_of_its_series_does() -> None:
     (event,) = group_changes(pd.DataFrame(rows))
     assert event.state == "confirmed"
     assert event.lead["machine"] == "n"
+
+
+def test_an_improvement_that_is_gone_is_called_lost() -> None:
+    """Only what got worse recovers."""
+    gone = [_row(state="recovered"), _row(state="recovered", direction="improvement", benchmark="b.time_gone")]
+    assert {event.direction: event.state_word for event in group_changes(pd.DataFrame(gone))} == {
+        "regression": "recovered",
+        "improvement": "lost",
+    }
 
 
 def test_dark_figure_is_the_light_one_in_other_colours(table: Any) -> None:
@@ -355,6 +364,39 @@ def test_suite_figures_are_drawn_in_both_themes(suite: pd.DataFrame, theme: Any)
     ]
     for figure in figures:
         assert PALETTES[theme].background.encode() in render(figure, "svg")
+
+
+def test_a_ratio_that_may_be_one_has_no_colour() -> None:
+    """The colour says what the triangle says; without an interval it says how far from 1 the ratio is."""
+    nan = math.nan
+    known = {bounds: heat_class(suite_data.Ratio(1.07, *bounds, 2.0, 1.0, "seconds"))
+             for bounds in ((0.92, 1.26), (1.02, 1.12), (nan, nan))}  # fmt: skip
+    assert known == {(0.92, 1.26): "heat-0", (1.02, 1.12): "heat-up-2", (nan, nan): "heat-up-2"}
+
+
+@pytest.mark.parametrize(
+    ("unit", "values", "shown"),
+    [
+        ("seconds", (2e-5, 5e-4), ["20.0 µs", "50.0 µs", "100 µs", "200 µs", "500 µs"]),
+        ("bytes", (2.0**20, 2.0**22), ["1.00 MiB", "2.00 MiB", "4.00 MiB"]),
+        ("ratio", (1.1, 1.2), ["1 ratio", "1.5 ratio"]),
+        ("seconds", (1e-6, 1e3), ["1.00 µs", "100 µs", "10.0 ms", "1.00 s", "100 s"]),
+    ],
+)
+def test_cost_is_read_off_round_numbers(unit: str, values: tuple[float, float], shown: list[str]) -> None:
+    """Levels are round, whatever the range, and few."""
+    curve = suite_data.Curve("a.time_x", "n", "", unit, (1.0, 2.0), values, 0.0, 0.0)
+    (axes,) = curve_figure([curve]).axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == shown
+
+
+def test_the_limit_stands_beside_the_title() -> None:
+    """The line's name and value cover neither the title nor a bar."""
+    race = suite_data.Race(
+        "peers.Decode.time_step: context 1024", "seconds", (("mlxcache", 5e-4, 4e-4, 6e-4),), 1e-5
+    )
+    (axes,) = race_figure([race]).axes
+    assert axes.get_title(loc="right") == "- - the machine's limit: 10.0 µs"
 
 
 def test_pages_about_the_suite_appear_with_its_benchmarks_only(suite: pd.DataFrame, tmp_path: Path) -> None:
