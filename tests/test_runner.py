@@ -301,6 +301,22 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.parametrize(("argument", "told"), [("--quick", 1.0), ("--show-stderr", 0.0)])
+def test_a_quick_run_tells_the_benchmarks(project: Path, argument: str, told: float) -> None:
+    """What asv's --quick cannot shorten reads MLXCACHE_QUICK."""
+    suite = "import os\n\ndef track_quick():\n    return float(os.environ.get('MLXCACHE_QUICK') == '1')\n"
+    (project / "benchmarks" / "suite.py").write_text(suite)
+    register(CPU, project / ".asv-machine.json")
+    command = [sys.executable, "-m", "mlxcache.runner.asv_main", "--config", str(project / "asv.conf.json"), "run"]
+    head = subprocess.run(["git", "-C", str(project), "rev-parse", "HEAD"], capture_output=True, check=True)
+    commit = head.stdout.decode().strip()
+    command += ["--machine", CPU.key, "--set-commit-hash", commit, "--python", sys.executable, argument]
+    environment = {**os.environ, "HOME": str(project)}
+    subprocess.run(command, env=environment, cwd=project, check=True, capture_output=True)
+    (kept,) = [path for path in (project / "results" / CPU.key).glob("*.json") if path.name != "machine.json"]
+    assert json.loads(kept.read_text())["results"]["suite.track_quick"][0] == [told]
+
+
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_an_interrupted_run_keeps_what_had_finished(project: Path, how: signal.Signals) -> None:
     """Ctrl-C, kill and kill -9 in a run's second benchmark leave the first one's result, readable, in place."""

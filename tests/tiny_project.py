@@ -84,3 +84,24 @@ def make_project(folder: Path, benchmarks: str = BENCHMARKS, **config: Any) -> P
     git(folder, "init", "-q", "-b", "main")
     commit(folder, "start")
     return folder
+
+
+def module_config(name: str) -> dict[str, Any]:
+    """asv's configuration for a project of one module, which asv copies into environments that it makes itself."""
+    return {
+        "version": 1,
+        "project": name,
+        "repo": ".",
+        "branches": ["HEAD"],
+        "dvcs": "git",
+        "environment_type": "virtualenv",
+        "benchmark_dir": "benchmarks",
+        "env_dir": ".asv/env",
+        "results_dir": "results",
+        "build_command": [],
+        "uninstall_command": [],
+        "install_command": [
+            'python -c "import shutil, sysconfig; '
+            f"shutil.copy('{{build_dir}}/{name}.py', sysconfig.get_paths()['purelib'])\""
+        ],
+    }

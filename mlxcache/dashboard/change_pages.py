@@ -11,7 +11,7 @@ import pandas as pd
 from mlxcache.dashboard.answer import plural
 from mlxcache.dashboard.change_pictures import ChangePictures
 from mlxcache.dashboard.change_text import issue_text
-from mlxcache.dashboard.events import Event, left_standing, size, standing
+from mlxcache.dashboard.events import Event, left_standing, size, standing, state_word
 from mlxcache.dashboard.output import Output
 from mlxcache.dashboard.pages import Pages
 from mlxcache.dashboard.plain_text import short
@@ -119,7 +119,7 @@ def _short_row(row: Any) -> list[Cell]:
         number(format_value(float(row["value_after"]), unit), float(row["value_after"])),
         number(f"{sign} {format_change(float(row['magnitude']))}", float(row["magnitude"]), kind),
         Cell(interval(float(row["magnitude_low"]), float(row["magnitude_high"])), kind="number"),
-        Cell(str(row["state"])),
+        Cell(state_word(str(row["state"]), str(row["direction"])), str(row["state"])),
         number(f"{float(row['confidence']):.2f}", float(row["confidence"])),
     ]
 

@@ -20,7 +20,7 @@ def issue_text(event: Event, commits: list[RangeCommit], n_commits: int, page: s
         f"### {code(short(clean(event.benchmark)))} is {event.word}: {sign} "
         f"{format_change(float(event.lead['magnitude']))}",
         "",
-        f"Between {code(event.before[:10])} and {code(event.after[:10])}; {event.state}, "
+        f"Between {code(event.before[:10])} and {code(event.after[:10])}; {event.state_word}, "
         f"confidence {event.confidence:.2f}.",
         "",
     ]

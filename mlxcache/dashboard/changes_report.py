@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from mlxcache.dashboard import markdown as md
+from mlxcache.dashboard.events import state_word
 from mlxcache.dashboard.report import (
     Format,
     as_json,
@@ -122,9 +123,7 @@ def _cells(row: Mapping[Any, Any], remarks: Sequence[str], envs: bool, *, markdo
         name += f" [{remarks.index(row['note']) + 1}]"
     state = row["state"]
     if state == "recovered":
-        # An improvement that is gone has not recovered.
-        word = "recovered" if row["direction"] == "regression" else "lost"
-        state = f"{word} at {row['recovered_at'][:8]}"
+        state = f"{state_word(state, row['direction'])} at {row['recovered_at'][:8]}"
     return [
         name,
         f"{arrow} {format_change(row['magnitude'])}",

@@ -60,6 +60,11 @@ class Event:
         return next((state for state in ("confirmed", "candidate") if state in states), "recovered")
 
     @property
+    def state_word(self) -> str:
+        """The state in words for readers."""
+        return state_word(self.state, self.direction)
+
+    @property
     def confidence(self) -> float:
         """The highest of its rows."""
         return max(float(row["confidence"]) for row in self.rows)
@@ -84,6 +89,11 @@ class Event:
     def range_commits(self) -> int:
         """How many commits the range holds; 0 if that is unknown."""
         return min((int(row["range_commits"]) for row in self.rows if row["range_commits"]), default=0)
+
+
+def state_word(state: str, direction: str) -> str:
+    """A state as pages and reports say it: an improvement that is gone has not recovered, it is lost."""
+    return "lost" if state == "recovered" and direction != "regression" else state
 
 
 def size(row: Row) -> float:

@@ -21,6 +21,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
+from mlxcache.dashboard.events import state_word
 from mlxcache.dashboard.figure_style import PLAIN, Palette, Theme, palette, style
 from mlxcache.dashboard.history_figures import (
     noise_figure,
@@ -188,7 +189,8 @@ def _short(text: str, limit: int = 105) -> str:
 def _title(row: Mapping[str, Any]) -> str:
     params = f"({row['params']})" if row["params"] else ""
     interval = f"{format_change(row['magnitude_low'])} to {format_change(row['magnitude_high'])}"
-    state = str(row["state"]) + (" (confirmed)" if row["state"] == "recovered" and row["confirmed"] else "")
+    state = state_word(str(row["state"]), str(row["direction"]))
+    state += " (confirmed)" if row["state"] == "recovered" and row["confirmed"] else ""
     where = _short(f"{row['machine']}, {row['env']}")
     divided = f", judged after division by {row['control']}" if row["control"] else ""
     return (

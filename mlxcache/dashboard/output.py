@@ -25,7 +25,8 @@ class SiteError(ValueError):
 class Output:
     """One build of a site into one folder.
 
-    `notes` is what pages leave for the next build: plain JSON values by name.
+    `notes` is what pages leave for the next build: plain JSON values by name. `n_written` counts files of the
+    site, as `n_files` does; the list of them is in neither.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -54,6 +55,7 @@ class Output:
         digest = hashlib.blake2b(content, digest_size=16).hexdigest()
         if not self._has(path, digest):
             self._write(path, content)
+            self.n_written += 1
         self._files[path] = digest
 
     def keep(self, path: str, key: str) -> bool:
@@ -72,6 +74,7 @@ class Output:
         """Write what `make` returns unless the file was made from the same `key` before."""
         if not self.keep(path, key):
             self._write(path, make())
+            self.n_written += 1
             self._files[path] = key
 
     def finish(self) -> None:
@@ -114,7 +117,6 @@ class Output:
             with contextlib.suppress(OSError):
                 part.unlink()
             raise
-        self.n_written += 1
 
     def _read_list(self) -> tuple[dict[str, Any], dict[str, str]]:
         try:

@@ -51,7 +51,7 @@ def _coverage_table(covered: Sequence[Coverage]) -> Table:
     rows = [
         [
             Cell(short(entry.machine, 60), entry.machine),
-            Cell(short(entry.env, 80), entry.env),
+            Cell(short(entry.env, 160), entry.env),
             number(f"{entry.n_series:,}", entry.n_series),
             number(f"{entry.n_commits:,}", entry.n_commits),
             number(f"{entry.n_between:,}", entry.n_between),

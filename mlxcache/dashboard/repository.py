@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from mlxcache.history.commits import Commit
+from mlxcache.history.git import run_git
 
 _REMOTE: Final = re.compile(
     r"(?:(?:https?|ssh|git)://(?:[^/@\s]+@)?|[\w.-]+@)(?P<host>[\w.-]+)(?::\d+)?[:/](?P<path>[\w./~+-]+?)(?:\.git)?/?"
@@ -78,10 +78,10 @@ class Repository:
 
 def _git(folder: Path, *arguments: str) -> str:
     try:
-        done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, check=False)
+        done = run_git(folder, *arguments)
     except OSError:
         return ""
-    return "" if done.returncode else done.stdout.decode("utf-8", "replace")
+    return done.text if done.ok else ""
 
 
 def _line(folder: Path, branch: str) -> list[tuple[str, str]]:

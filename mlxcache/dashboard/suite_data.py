@@ -43,6 +43,11 @@ class Ratio:
         """Whether the interval leaves 1 out."""
         return self.low > 1.0 or self.high < 1.0
 
+    @property
+    def may_be_one(self) -> bool:
+        """Whether the interval holds 1; not known without an interval."""
+        return self.low <= 1.0 <= self.high
+
 
 @dataclass(frozen=True, slots=True)
 class HeatMap:

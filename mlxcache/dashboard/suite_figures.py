@@ -19,6 +19,7 @@ from mlxcache.dashboard.suite_data import Curve, HeatMap, Race
 from mlxcache.dashboard.units import format_value
 
 _MOST_LINES = 8
+_MOST_LEVELS = 6
 _WIDEST = math.log(4.0)  # the colours end at a factor of four
 
 
@@ -33,7 +34,8 @@ def ratio_figure(content: HeatMap, *, theme: Theme = "light") -> Figure:
     for i, row in enumerate(content.rows):
         for j, column in enumerate(content.columns):
             if (row, column) in content.cells:
-                grid[i, j] = math.log(content.cells[row, column].ratio)
+                cell = content.cells[row, column]
+                grid[i, j] = 0.0 if cell.may_be_one else math.log(cell.ratio)
     ramp = LinearSegmentedColormap.from_list("ratio", [colours.level, colours.background, colours.regression])
     axes.imshow(grid, cmap=ramp, vmin=-_WIDEST, vmax=_WIDEST, aspect="auto", alpha=0.75)
     for (row, column), cell in content.cells.items():
@@ -81,10 +83,9 @@ def race_figure(content: Sequence[Race], *, theme: Theme = "light") -> Figure:
             )  # fmt: skip
         if race.limit is not None:
             axes.axvline(race.limit, color=colours.regression, lw=1.4, ls="--")
-            axes.annotate(
-                "the machine's limit", (race.limit, -0.45), xytext=(4, 1), textcoords="offset points",
-                fontsize=8, color=colours.regression, va="bottom",
-            )  # fmt: skip
+            # Beside the title: anywhere near the line it would cover the title or a bar.
+            limit = f"- - the machine's limit: {format_value(race.limit, race.unit)}"
+            axes.set_title(limit, loc="right", color=colours.regression, fontsize=8)
         axes.set_yticks(range(len(names)), [short(name, 30) for name in names])
         axes.invert_yaxis()
         axes.set_xlim(
@@ -123,9 +124,8 @@ def _draw_curves(axes: Axes, content: Sequence[Curve], colours: Palette) -> None
     axes.minorticks_off()
     low = min(min(curve.y) for curve in content[:_MOST_LINES])
     high = max(max(curve.y) for curve in content[:_MOST_LINES])
-    # Levels that lie close together have labels that would cover one another.
-    ticks = np.geomspace(low, high, 4 if high > 3 * low else 2) if high > 1.15 * low else np.array([low])
     axes.set_ylim(low / 1.5, high * 1.5)
+    ticks = _round_levels(low / 1.5, high * 1.5, first.unit)
     axes.set_yticks(ticks, [format_value(float(tick), first.unit) for tick in ticks])
     axes.set_xlabel(first.parameter, color=colours.text, fontsize=9)
     if any(curve.fixed for curve in content):
@@ -134,6 +134,18 @@ def _draw_curves(axes: Axes, content: Sequence[Curve], colours: Palette) -> None
         legend = figure.legend(fontsize=7.5, frameon=False, ncols=2, loc="outside lower center")
         for text in legend.get_texts():
             text.set_color(colours.text)
+
+
+def _round_levels(low: float, high: float, unit: str) -> list[float]:
+    """Round numbers along a logarithmic axis, as many as have room for their labels."""
+    if unit == "bytes":
+        scales = [[2.0**n for n in range(0, 64, step)] for step in (10, 5, 2, 1)]
+    else:
+        steps = ((1.0,), (1.0, 3.0), (1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 5.0, 7.0))
+        scales = [[digit * 10.0**n for n in range(-12, 13) for digit in digits] for digits in steps]
+    inside = [[level for level in scale if low <= level <= high] for scale in scales]
+    fitting = [levels for levels in inside if len(levels) <= _MOST_LEVELS]
+    return fitting[-1] if fitting else inside[0][:: math.ceil(len(inside[0]) / _MOST_LEVELS)]
 
 
 def _figure(colours: Palette, width: float, height: float) -> Figure:

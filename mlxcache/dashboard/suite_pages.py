@@ -132,8 +132,8 @@ def _draw(
 
 
 def heat_class(ratio: Ratio) -> str:
-    """The colour of a cell: how far from 1, and which way."""
-    distance = abs(math.log(ratio.ratio))
+    """The colour of a cell: how far from 1, and which way; none where it may well be 1."""
+    distance = 0.0 if ratio.may_be_one else abs(math.log(ratio.ratio))
     step = sum(distance > edge for edge in _STEPS)
     return f"heat-{'up' if ratio.ratio > 1 else 'down'}-{step}" if step else "heat-0"
 

@@ -11,17 +11,16 @@ import enum
 import json
 import math
 import os
-import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from mlxcache.history.measuring import MeasureError, measure
+from mlxcache.history.git import GitReply, run_git
+from mlxcache.history.measuring import MeasureError, both_sides, measure
 from mlxcache.history.noise import FloatArray
 from mlxcache.history.paired import paired_change
 from mlxcache.history.rerun import Rerun, confirm
@@ -83,11 +82,10 @@ def pairs(question: Question, head: str, measure_rounds: MeasureRounds = measure
     fits = frame[(frame["benchmark"] == question.benchmark) & (frame["params"] == question.params)]
     if not fits.empty:
         fits = fits[fits["env"] == fits["env"].iloc[0]]
-    wide = fits.pivot_table(index="round", columns="side", values="value", aggfunc="median")
-    if not {"base", "head"} <= set(wide.columns):
+    values = both_sides(fits)
+    if values is None:
         raise MeasureError(f"{question.benchmark} gave values on one of {question.good[:10]} and {head[:10]} only")
-    complete = wide[["base", "head"]].dropna()
-    return complete["base"].to_numpy(np.float64), complete["head"].to_numpy(np.float64)
+    return values
 
 
 def reproduce(question: Question, bad: str, worse: float, measure_rounds: MeasureRounds = measure) -> Rerun:
@@ -151,25 +149,17 @@ def bisect(repo: str | os.PathLike[str], good: str, bad: str, command: Sequence[
     )
     if left:
         return Found("", left, log)
-    said = (done.stderr or done.stdout).strip().splitlines()
+    said = (done.complaint or done.text).strip().splitlines()
     raise MeasureError(f"git bisect ended without an answer: {' / '.join(said[-3:]) or 'no message'}")
 
 
-def _run(folder: str | os.PathLike[str], *arguments: str) -> subprocess.CompletedProcess[str]:
+def _run(folder: str | os.PathLike[str], *arguments: str) -> GitReply:
     # A hook or a pager of the user's has no business here.
-    environment: dict[str, Any] = {**os.environ, "LC_ALL": "C", "GIT_PAGER": "cat"}
-    return subprocess.run(
-        ["git", "-c", "core.hooksPath=/dev/null", "-C", str(folder), *arguments],
-        capture_output=True,
-        text=True,
-        env=environment,
-        check=False,
-    )
+    return run_git(folder, "-c", "core.hooksPath=/dev/null", *arguments, environment={"GIT_PAGER": "cat"})
 
 
 def _git(folder: str | os.PathLike[str], *arguments: str) -> str:
     done = _run(folder, *arguments)
-    if done.returncode:
-        said = done.stderr.strip().splitlines() or ["no message"]
-        raise MeasureError(f"git {' '.join(arguments[:2])} failed: {said[-1]}")
-    return done.stdout
+    if not done.ok:
+        raise MeasureError(f"git {' '.join(arguments[:2])} failed: {done.reason}")
+    return done.text

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from pathlib import Path
 from typing import Final, Literal
+
+from mlxcache.history.git import READ_ONLY, run_git
 
 Place = Literal["line", "side", "unknown", "no repository"]
 
@@ -177,25 +177,16 @@ def _parse_commit(full: str, content: bytes) -> _Known:
     return _Known(full, times["author"], times["committer"], message.lstrip("\n").partition("\n")[0])
 
 
-def _git(repo: str | os.PathLike[str], *arguments: str, text: str | None = None) -> bytes:
-    # A partial clone would fetch what it lacks, one commit at a time.
-    environment = {**os.environ, "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", "GIT_NO_LAZY_FETCH": "1"}
+def _git(repo: str | os.PathLike[str], *arguments: str, text: str = "") -> bytes:
     try:
-        result = subprocess.run(
-            ["git", "-c", "log.showSignature=false", "-C", str(Path(repo)), *arguments],
-            input=(text or "").encode(),
-            capture_output=True,
-            env=environment,
-            check=False,
-        )
+        done = run_git(repo, "-c", "log.showSignature=false", *arguments, given=text, environment=READ_ONLY)
     except FileNotFoundError:
         raise RepositoryError(
             "git was not found on PATH; install it, or give no repository to order commits by date"
         ) from None
-    if result.returncode:
-        said = result.stderr.decode("utf-8", "replace").strip().splitlines()
+    if not done.ok:
         raise RepositoryError(
-            f"git {arguments[0]} failed in {repo}: {said[-1] if said else 'no message'}; expected a git"
+            f"git {arguments[0]} failed in {repo}: {done.reason}; expected a git"
             " repository that has the branch (or give none, and commits are ordered by date)"
         )
-    return result.stdout
+    return done.data

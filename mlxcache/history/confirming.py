@@ -10,16 +10,15 @@ import datetime
 import math
 import os
 import re
-import subprocess
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from mlxcache.history.confirmations import Confirmation
-from mlxcache.history.measuring import DEFAULT_ROUNDS, MeasureError, measure
+from mlxcache.history.git import run_git
+from mlxcache.history.measuring import DEFAULT_ROUNDS, MeasureError, both_sides, measure
 from mlxcache.history.noise import FloatArray
 from mlxcache.history.rerun import Outcome, confirm, narrow
 
@@ -51,25 +50,15 @@ def commits_between(repo: str | os.PathLike[str], before: str, after: str) -> li
     Just the two where `before` is not on the line of `after`. Raises MeasureError if git knows one of them
     not.
     """
-    done = subprocess.run(
-        ["git", "-C", str(repo), "rev-list", "--first-parent", "--reverse", f"{before}..{after}"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
+    done = run_git(repo, "rev-list", "--first-parent", "--reverse", f"{before}..{after}")
+    if not done.ok:
         raise MeasureError(
             f"the repository at {repo} lacks {before[:10]} or {after[:10]}; `git fetch` may bring it"
         )
-    line = done.stdout.split()
+    line = done.text.split()
     if line:
-        parent = subprocess.run(
-            ["git", "-C", str(repo), "rev-parse", "--verify", "--quiet", f"{line[0]}^1"],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if parent.stdout.strip() == before:
+        parent = run_git(repo, "rev-parse", "--verify", "--quiet", f"{line[0]}^1")
+        if parent.text.strip() == before:
             return [before, *line]
     return [before, after]
 
@@ -132,11 +121,10 @@ def _confirm_one(
             control=None,
         )
         fits = frame[(frame["benchmark"] == row["benchmark"]) & (frame["params"] == row["params"])]
-        wide = fits.pivot_table(index="round", columns="side", values="value", aggfunc="median")
-        if not {"base", "head"} <= set(wide.columns):
+        values = both_sides(fits)
+        if values is None:
             raise MeasureError(f"{row['benchmark']} gave values on one of the two commits only")
-        complete = wide[["base", "head"]].dropna()
-        return complete["base"].to_numpy(np.float64), complete["head"].to_numpy(np.float64)
+        return values
 
     shift = math.log1p(max(float(row["magnitude"]), -0.99))
     rerun = confirm(take, 0, len(line) - 1, shift)

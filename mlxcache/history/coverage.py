@@ -11,7 +11,6 @@ help; one whose neighbours both have a benchmark that it lacks was measured in p
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ import pandas as pd
 
 from mlxcache.history.commits import RepositoryError
 from mlxcache.history.control import is_control
+from mlxcache.history.git import run_git
 
 _FAILED: Final = "failed"
 
@@ -52,19 +52,13 @@ def first_parent_line(repo: str | os.PathLike[str], revisions: str, newest: int 
     if revisions.startswith("-"):
         raise RepositoryError(f"range: got {revisions!r}, expected a branch or a range such as main~20..main")
     limit = [] if newest is None else [f"--max-count={newest}"]
-    done = subprocess.run(
-        ["git", "-C", str(Path(repo)), "rev-list", "--first-parent", *limit, "--end-of-options", revisions, "--"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        said = done.stderr.strip().splitlines()
+    done = run_git(repo, "rev-list", "--first-parent", *limit, "--end-of-options", revisions, "--")
+    if not done.ok:
         raise RepositoryError(
-            f"range: git knows no {revisions!r} in {Path(repo).resolve()} ({said[-1] if said else 'no message'}); "
+            f"range: git knows no {revisions!r} in {Path(repo).resolve()} ({done.reason}); "
             "expected a branch or a range such as main~20..main"
         )
-    return done.stdout.split()[::-1]
+    return done.text.split()[::-1]
 
 
 def coverage(df: pd.DataFrame, line: Sequence[str]) -> list[Coverage]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from collections.abc import Iterable
-from pathlib import Path
+
+from mlxcache.history.git import READ_ONLY, run_git
 
 _DOCUMENTS = re.compile(
     r"(\.(md|rst|adoc|png|jpe?g|gif|svg|pdf|bib|cff)$)"
@@ -29,18 +29,10 @@ def is_documentation(path: str) -> bool:
 
 def _git(repo: str | os.PathLike[str], *arguments: str, lines: Iterable[str]) -> str | None:
     try:
-        done = subprocess.run(
-            ["git", "-C", str(Path(repo)), *arguments],
-            input="".join(line + "\n" for line in lines),
-            capture_output=True,
-            text=True,
-            errors="replace",
-            env={**os.environ, "LC_ALL": "C", "GIT_NO_LAZY_FETCH": "1", "GIT_OPTIONAL_LOCKS": "0"},
-            check=False,
-        )
+        done = run_git(repo, *arguments, given="".join(f"{line}\n" for line in lines), environment=READ_ONLY)
     except OSError:
         return None
-    return done.stdout if done.returncode == 0 else None
+    return done.text if done.ok else None
 
 
 def documentation_only(repo: str | os.PathLike[str], ranges: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:

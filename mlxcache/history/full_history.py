@@ -7,21 +7,16 @@ project; asv itself drops them and ends with status 0.
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
 from mlxcache.history.commits import RepositoryError
+from mlxcache.history.git import run_git
 
 
 def is_shallow(repo: str | os.PathLike[str]) -> bool:
     """Whether the repository lacks history; False for what is no git repository."""
-    done = subprocess.run(
-        ["git", "-C", str(Path(repo)), "rev-parse", "--is-shallow-repository"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.returncode == 0 and done.stdout.strip() == "true"
+    done = run_git(repo, "rev-parse", "--is-shallow-repository")
+    return done.ok and done.text.strip() == "true"
 
 
 def require_full_history(repo: str | os.PathLike[str]) -> None:

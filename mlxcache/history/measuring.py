@@ -21,9 +21,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, Final
 
+import numpy as np
 import pandas as pd
 
 from mlxcache.history.control import CONTROL_NAME
+from mlxcache.history.git import run_git
+from mlxcache.history.noise import FloatArray
 from mlxcache.history.problems import Facts
 
 COLUMNS: Final = (
@@ -75,23 +78,9 @@ def find_config(start: str | os.PathLike[str] = ".") -> Path:
 
 def resolve_commit(repo: str | os.PathLike[str], revision: str) -> str:
     """The full hash of a revision. Raises MeasureError if the repository has no such commit."""
-    done = subprocess.run(
-        [
-            "git",
-            "-C",
-            str(repo),
-            "rev-parse",
-            "--verify",
-            "--quiet",
-            "--end-of-options",
-            f"{revision}^{{commit}}",
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        if "not a git repository" in done.stderr:
+    done = run_git(repo, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+    if not done.ok:
+        if "not a git repository" in done.complaint:
             raise MeasureError(
                 f"repo: {Path(repo).resolve()} is no git repository; give the project's with --repo"
             )
@@ -99,27 +88,27 @@ def resolve_commit(repo: str | os.PathLike[str], revision: str) -> str:
             f"{revision!r} is no commit of the repository at {Path(repo).resolve()}; in a shallow clone, "
             "`git fetch --unshallow` brings the history"
         )
-    return done.stdout.strip()
+    return done.text.strip()
 
 
 def subject_of(repo: str | os.PathLike[str], commit: str) -> str:
     """The first line of a commit's message; "" where git does not know it."""
-    done = subprocess.run(
-        ["git", "-C", str(repo), "log", "-1", "--format=%s", "--end-of-options", commit],
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-    )
-    return done.stdout.strip()
+    return run_git(repo, "log", "-1", "--format=%s", "--end-of-options", commit).text.strip()
 
 
 def merge_base(repo: str | os.PathLike[str], one: str, other: str) -> str | None:
     """The newest commit that both have in their history, or None."""
-    done = subprocess.run(
-        ["git", "-C", str(repo), "merge-base", one, other], capture_output=True, text=True, check=False
-    )
-    return done.stdout.strip() or None if done.returncode == 0 else None
+    done = run_git(repo, "merge-base", one, other)
+    return done.text.strip() or None if done.ok else None
+
+
+def both_sides(rows: pd.DataFrame) -> tuple[FloatArray, FloatArray] | None:
+    """Base and head of one series' rounds, pair by pair; None where one of the two gave no value at all."""
+    wide = rows.pivot_table(index="round", columns="side", values="value", aggfunc="median")
+    if not {"base", "head"} <= set(wide.columns):
+        return None
+    complete = wide[["base", "head"]].dropna()
+    return complete["base"].to_numpy(np.float64), complete["head"].to_numpy(np.float64)
 
 
 def this_machine() -> str:

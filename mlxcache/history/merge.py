@@ -212,6 +212,24 @@ class _Merger:
             return None
         return document  # type: ignore[no-any-return]
 
+    def _read_or_take(self, path: Path, target: Path) -> tuple[dict[str, Json], dict[str, Json]] | None:
+        """The file and what the tree has, as objects.
+
+        None where nothing is left to compare: they are the same, the tree had none and takes it, or one of the
+        two cannot be used.
+        """
+        data, there = path.read_bytes(), self._stage.content(target)
+        if there == data:
+            return None
+        document = self._read(path, data)
+        if document is None:
+            return None
+        if there is None:
+            self._stage.put(target, data)
+            return None
+        old = self._read(target, there)
+        return None if old is None else (document, old)
+
     def _add_file(self, path: Path, target: Path) -> None:
         try:
             data = path.read_bytes()
@@ -249,22 +267,15 @@ class _Merger:
             self._report.joined += 1
 
     def _add_machine(self, path: Path, target: Path) -> None:
-        there = self._stage.content(target)
         if not path.exists():
-            if there is None:
+            if self._stage.content(target) is None:
                 self._report.notes.append(f"{path} is missing: asv itself will skip this machine's results")
             return
-        data = path.read_bytes()
-        if there == data:
+        both = self._read_or_take(path, target)
+        if both is None:
             return
-        document = self._read(path, data)
-        if document is None:
-            return
-        if there is None:
-            self._stage.put(target, data)
-            return
-        old = self._read(target, there)
-        if old is not None and not same(old, document):
+        document, old = both
+        if not same(old, document):
             keys = sorted(key for key in {**old, **document} if not same(old.get(key), document.get(key)))
             named = ", ".join(f"{key}: {show(document.get(key))}, kept {show(old.get(key))}" for key in keys)
             self._report.notes.append(f"{path} is of another machine of the same name ({named})")
@@ -285,18 +296,10 @@ class _Merger:
             self._report.records += joined.added
 
     def _add_benchmarks(self, path: Path, target: Path) -> None:
-        data, there = path.read_bytes(), self._stage.content(target)
-        if there == data:
+        both = self._read_or_take(path, target)
+        if both is None:
             return
-        document = self._read(path, data)
-        if document is None:
-            return
-        if there is None:
-            self._stage.put(target, data)
-            return
-        old = self._read(target, there)
-        if old is None:
-            return
+        document, old = both
         merged = {**document, **old}
         differing = [name for name in document if name in old and not same(old[name], document[name])]
         if differing and self._newest_commit(path.parent) > max(map(self._newest_commit, self._merged)):

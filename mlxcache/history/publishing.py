@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from mlxcache.history.git import GitReply, run_git
 from mlxcache.history.merge import MergeReport, merge
 
 _AUTHOR: Final = ("-c", "user.name=mlxcache", "-c", "user.email=mlxcache@users.noreply.github.com")
@@ -88,7 +88,7 @@ def _start(repo: str | os.PathLike[str], tree: Path, remote: str, branch: str) -
 def _commit(tree: Path, folder: str, message: str) -> str:
     """The new commit, or "" where nothing changed."""
     _git(tree, "add", "--all", "--force", "--", folder)
-    if _run(tree, "diff", "--cached", "--quiet").returncode == 0:
+    if _run(tree, "diff", "--cached", "--quiet").ok:
         return ""
     _git(tree, *_AUTHOR, "commit", "--quiet", "--no-verify", "-m", message)
     return _git(tree, "rev-parse", "HEAD").strip()
@@ -96,26 +96,20 @@ def _commit(tree: Path, folder: str, message: str) -> str:
 
 def _pushed(tree: Path, remote: str, branch: str) -> bool:
     done = _run(tree, "push", "--quiet", "--no-verify", remote, f"HEAD:refs/heads/{branch}")
-    if done.returncode == 0:
+    if done.ok:
         return True
-    if any(word in done.stderr for word in _REJECTED):
+    if any(word in done.complaint for word in _REJECTED):
         return False
-    raise PublishError(f"git push to {branch} on {remote} failed: {done.stderr.strip().splitlines()[-1:]}")
+    raise PublishError(f"git push to {branch} on {remote} failed: {done.complaint.splitlines()[-1:]}")
 
 
-def _run(folder: str | os.PathLike[str], *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["git", "-C", str(folder), *arguments],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"},
-        check=False,
-    )
+def _run(folder: str | os.PathLike[str], *arguments: str) -> GitReply:
+    return run_git(folder, *arguments, environment={"GIT_TERMINAL_PROMPT": "0"})
 
 
 def _git(folder: str | os.PathLike[str], *arguments: str) -> str:
     done = _run(folder, *arguments)
-    if done.returncode:
-        said = done.stderr.strip().splitlines() or ["no message"]
-        raise PublishError(f"git {next(a for a in arguments if a[0] != '-' and '=' not in a)} failed: {said[-1]}")
-    return done.stdout
+    if not done.ok:
+        command = next(a for a in arguments if a[0] != "-" and "=" not in a)
+        raise PublishError(f"git {command} failed: {done.reason}")
+    return done.text

@@ -19,8 +19,9 @@ from mlxcache.cli import main
 from mlxcache.commands import compare as compare_command
 from mlxcache.commands.regressions import names_of_this_machine
 from mlxcache.history import confirming
-from mlxcache.history.measuring import MeasureError, this_machine
+from mlxcache.history.measuring import COLUMNS, MeasureError, this_machine
 from mlxcache.runner import facts
+from tests.tiny_project import module_config
 
 
 def write_results(root: Path, line: list[str], values: np.ndarray, machine: str = "m1") -> None:
@@ -165,19 +166,7 @@ def rounds_of(change: float, sigma: float = 0.01) -> Any:
             for name, slower in (("bench.time_x", change), ("bench.time_still", 0.0))
             for side, factor in (("base", 1.0), ("head", 1.0 + slower))
         ]
-        columns = [
-            "machine",
-            "env",
-            "benchmark",
-            "params",
-            "version",
-            "unit",
-            "round",
-            "side",
-            "value",
-            "samples",
-        ]
-        frame = pd.DataFrame(rows, columns=columns)
+        frame = pd.DataFrame(rows, columns=COLUMNS)
         frame.attrs["failures"] = {0: "bench.time_broken failed on head in env1: Boom"}
         return frame
 
@@ -253,23 +242,6 @@ def test_this_machine_goes_by_asvs_name_and_by_our_own(monkeypatch: Any) -> None
     assert facts.this_machine("cpu").key in names
 
 
-BUSY_CONFIG = {
-    "version": 1,
-    "project": "busy",
-    "repo": ".",
-    "branches": ["HEAD"],
-    "dvcs": "git",
-    "environment_type": "virtualenv",
-    "benchmark_dir": "benchmarks",
-    "env_dir": ".asv/env",
-    "results_dir": "results",
-    "build_command": [],
-    "uninstall_command": [],
-    "install_command": [
-        'python -c "import shutil, sysconfig; '
-        "shutil.copy('{build_dir}/busy.py', sysconfig.get_paths()['purelib'])\""
-    ],
-}
 BUSY_SUITE = """
 import busy
 
@@ -295,7 +267,7 @@ def test_confirm_measures_a_planted_slowdown_and_the_next_page_knows(
     """Through asv itself: a busy loop of some milliseconds that got 30 % longer is confirmed, and stays so."""
     monkeypatch.chdir(tmp_path)
     git(tmp_path, "init", "-q")
-    Path("asv.conf.json").write_text(json.dumps(BUSY_CONFIG))
+    Path("asv.conf.json").write_text(json.dumps(module_config("busy")))
     Path(".gitignore").write_text(".asv\nresults\n")
     commit_file(tmp_path, "benchmarks/__init__.py", "")
     commit_file(tmp_path, "benchmarks/suite.py", BUSY_SUITE)

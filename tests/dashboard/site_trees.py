@@ -123,6 +123,45 @@ def write_hostile(root: Path, commits: int = 16) -> Path:
     return root
 
 
+# Names as in this project's own suite: pages of their own are made of these.
+SUITE = {
+    "decode.Decode.time_step": {
+        "path": ["'int32'", "'int64'"], "head_dim": ["64", "128"], "context": ["1024", "4096", "32768"],
+    },
+    "prefill.Prefill.time_chunk": {
+        "path": ["'int32'", "'int64'"], "tokens": ["16", "128", "2048"], "head_dim": ["64", "128"],
+    },
+    "positions.Positions.time_read": {
+        "option": ["'host'", "'copy'"], "path": ["'int32'", "'int64'"], "tokens": ["1", "16"],
+    },
+    "peers.Decode.time_step": {"cache": ["'mlxcache'", "'KVCache'", "'bare'"], "context": ["1024", "4096"]},
+    "limits.Limits.track_fraction_of_limit": {"kind": ["'decode'", "'chunk'"]},
+}  # fmt: skip
+
+
+def write_suite(root: Path) -> Path:
+    """One commit of a suite like this project's, int64 a tenth slower at one token, on two releases of mlx."""
+    write_benchmarks(root, list(SUITE), SUITE)
+    params = {name: list(own.values()) for name, own in SUITE.items()}
+    decode = [
+        1e-4 * (1 if path == "'int32'" else 1.1)
+        for path in SUITE["decode.Decode.time_step"]["path"]
+        for _ in range(6)
+    ]
+    prefill = [1e-5 * int(tokens) for _ in range(2) for tokens in ("16", "128", "2048") for _ in range(2)]
+    values = {
+        "decode.Decode.time_step": decode,
+        "prefill.Prefill.time_chunk": prefill,
+        "positions.Positions.time_read": [1e-6, 1e-6, 1e-6, 1e-6, 2e-6, 2e-6, 3e-6, 3e-6],
+        "peers.Decode.time_step": [1e-4, 1e-4, 2e-4, 4e-4, 0.8e-4, 0.8e-4],
+        "limits.Limits.track_fraction_of_limit": [0.25, 0.5],
+    }
+    for number, version in enumerate(["0.30.6", "0.32.4"]):
+        scaled = {name: [value * (1 + number) for value in own] for name, own in values.items()}
+        write_file(root, 1, scaled, env=f"venv-mlx{version}", requirements={"pip+mlx": version}, params=params)
+    return root
+
+
 def judged(root: Path, **options: Any) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The table of a tree and its changes."""
     df = load(root, cache=False, **options)

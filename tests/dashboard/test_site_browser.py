@@ -11,6 +11,9 @@ import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
+from mlxcache.dashboard.site import build_site
+from tests.dashboard.site_trees import judged, write_file
+
 
 def _change_page(site: Path, start: str = "step.") -> Path:
     return next(path for path in sorted((site / "changes").glob("*.html")) if path.name.startswith(start))
@@ -166,6 +169,29 @@ def test_no_page_is_wider_than_the_screen(browser: Any, story: Path, hostile: Pa
         over = browser.run("return document.documentElement.scrollWidth - document.documentElement.clientWidth")
         assert over <= 0, page.name
         browser.picture(f"{page.parent.parent.parent.name.rstrip('0123456789')}-{page.stem[:30]}-{width}")
+
+
+def test_a_phone_shows_where_one_is_and_what_is_drawn(browser: Any, story: Path) -> None:
+    """The open page's name is in sight in the row of pages; the chosen series' name has the screen's width."""
+    browser.open(story / "quality.html", width=390)
+    edges = browser.run("const r = document.querySelector('nav [aria-current]').getBoundingClientRect();"
+                        " return [r.left, r.right]")  # fmt: skip
+    assert edges[0] >= 0
+    assert edges[1] <= 390
+    browser.open(story / "explorer.html", width=390)
+    assert browser.run("return document.querySelector('#chosen .label').offsetWidth") > 250
+
+
+def test_explorer_tells_long_machine_names_apart(browser: Any, tmp_path: Path) -> None:
+    """Machines are named by what they differ in, and without changes the longest history leads the list."""
+    name = "linux-x86_64-intel_xeon_family6_model207-2c-{}"
+    for number in range(5):
+        write_file(tmp_path / "results", number, {"a.time_x": 1e-3}, machine=name.format("cpu"))
+    write_file(tmp_path / "results", 5, {"a.time_a": 1e-3}, machine=name.format("gpu"))
+    build_site(*judged(tmp_path / "results"), tmp_path / "site")
+    browser.open(tmp_path / "site" / "explorer.html")
+    told = [node.text for node in browser.driver.find_elements(By.CSS_SELECTOR, "#series .meta")]
+    assert told == ["5 values · cpu", "1 value · gpu"]
 
 
 def test_hostile_names_stay_text(browser: Any, hostile: Path) -> None:

@@ -31,8 +31,16 @@ from mlxcache.dashboard.series_store import SeriesStore
 from mlxcache.dashboard.site import build_site
 from mlxcache.dashboard.sparkline import sparkline
 from mlxcache.dashboard.suite_figures import curve_figure, race_figure, ratio_figure
-from mlxcache.dashboard.suite_pages import suite_sections
-from tests.dashboard.site_trees import commit, judged, write_benchmarks, write_file, write_story
+from mlxcache.dashboard.suite_pages import heat_class, suite_sections
+from tests.dashboard.site_trees import (
+    SUITE,
+    commit,
+    judged,
+    write_benchmarks,
+    write_file,
+    write_story,
+    write_suite,
+)
 
 
 @pytest.fixture(scope="module")
@@ -169,6 +177,15 @@ def test_an_event_stands_while_one_of_its_series_does() -> None:
     assert event.lead["machine"] == "n"
 
 
+def test_an_improvement_that_is_gone_is_called_lost() -> None:
+    """Only what got worse recovers."""
+    gone = [_row(state="recovered"), _row(state="recovered", direction="improvement", benchmark="b.time_gone")]
+    assert {event.direction: event.state_word for event in group_changes(pd.DataFrame(gone))} == {
+        "regression": "recovered",
+        "improvement": "lost",
+    }
+
+
 def test_dark_figure_is_the_light_one_in_other_colours(table: Any) -> None:
     """Recolouring gives what drawing with the dark theme gives, but for ids, which are hashes of colours too."""
     df, changes = table
@@ -286,43 +303,6 @@ def test_texts_are_made_fit_for_documents() -> None:
 
 # ---- suites
 
-SUITE = {
-    "decode.Decode.time_step": {
-        "path": ["'int32'", "'int64'"], "head_dim": ["64", "128"], "context": ["1024", "4096", "32768"],
-    },
-    "prefill.Prefill.time_chunk": {
-        "path": ["'int32'", "'int64'"], "tokens": ["16", "128", "2048"], "head_dim": ["64", "128"],
-    },
-    "positions.Positions.time_read": {
-        "option": ["'host'", "'copy'"], "path": ["'int32'", "'int64'"], "tokens": ["1", "16"],
-    },
-    "peers.Decode.time_step": {"cache": ["'mlxcache'", "'KVCache'", "'bare'"], "context": ["1024", "4096"]},
-    "limits.Limits.track_fraction_of_limit": {"kind": ["'decode'", "'chunk'"]},
-}  # fmt: skip
-
-
-def write_suite(root: Path) -> Path:
-    """One commit of a suite like this project's, int64 a tenth slower at one token, on two releases of mlx."""
-    write_benchmarks(root, list(SUITE), SUITE)
-    params = {name: list(own.values()) for name, own in SUITE.items()}
-    decode = [
-        1e-4 * (1 if path == "'int32'" else 1.1)
-        for path in SUITE["decode.Decode.time_step"]["path"]
-        for _ in range(6)
-    ]
-    prefill = [1e-5 * int(tokens) for _ in range(2) for tokens in ("16", "128", "2048") for _ in range(2)]
-    values = {
-        "decode.Decode.time_step": decode,
-        "prefill.Prefill.time_chunk": prefill,
-        "positions.Positions.time_read": [1e-6, 1e-6, 1e-6, 1e-6, 2e-6, 2e-6, 3e-6, 3e-6],
-        "peers.Decode.time_step": [1e-4, 1e-4, 2e-4, 4e-4, 0.8e-4, 0.8e-4],
-        "limits.Limits.track_fraction_of_limit": [0.25, 0.5],
-    }
-    for number, version in enumerate(["0.30.6", "0.32.4"]):
-        scaled = {name: [value * (1 + number) for value in own] for name, own in values.items()}
-        write_file(root, 1, scaled, env=f"venv-mlx{version}", requirements={"pip+mlx": version}, params=params)
-    return root
-
 
 @pytest.fixture(scope="module")
 def suite(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
@@ -384,6 +364,39 @@ def test_suite_figures_are_drawn_in_both_themes(suite: pd.DataFrame, theme: Any)
     ]
     for figure in figures:
         assert PALETTES[theme].background.encode() in render(figure, "svg")
+
+
+def test_a_ratio_that_may_be_one_has_no_colour() -> None:
+    """The colour says what the triangle says; without an interval it says how far from 1 the ratio is."""
+    nan = math.nan
+    known = {bounds: heat_class(suite_data.Ratio(1.07, *bounds, 2.0, 1.0, "seconds"))
+             for bounds in ((0.92, 1.26), (1.02, 1.12), (nan, nan))}  # fmt: skip
+    assert known == {(0.92, 1.26): "heat-0", (1.02, 1.12): "heat-up-2", (nan, nan): "heat-up-2"}
+
+
+@pytest.mark.parametrize(
+    ("unit", "values", "shown"),
+    [
+        ("seconds", (2e-5, 5e-4), ["20.0 µs", "50.0 µs", "100 µs", "200 µs", "500 µs"]),
+        ("bytes", (2.0**20, 2.0**22), ["1.00 MiB", "2.00 MiB", "4.00 MiB"]),
+        ("ratio", (1.1, 1.2), ["1 ratio", "1.5 ratio"]),
+        ("seconds", (1e-6, 1e3), ["1.00 µs", "100 µs", "10.0 ms", "1.00 s", "100 s"]),
+    ],
+)
+def test_cost_is_read_off_round_numbers(unit: str, values: tuple[float, float], shown: list[str]) -> None:
+    """Levels are round, whatever the range, and few."""
+    curve = suite_data.Curve("a.time_x", "n", "", unit, (1.0, 2.0), values, 0.0, 0.0)
+    (axes,) = curve_figure([curve]).axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == shown
+
+
+def test_the_limit_stands_beside_the_title() -> None:
+    """The line's name and value cover neither the title nor a bar."""
+    race = suite_data.Race(
+        "peers.Decode.time_step: context 1024", "seconds", (("mlxcache", 5e-4, 4e-4, 6e-4),), 1e-5
+    )
+    (axes,) = race_figure([race]).axes
+    assert axes.get_title(loc="right") == "- - the machine's limit: 10.0 µs"
 
 
 def test_pages_about_the_suite_appear_with_its_benchmarks_only(suite: pd.DataFrame, tmp_path: Path) -> None:

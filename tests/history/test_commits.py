@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from result_trees import document, row, write_benchmarks, write_document
 
-from mlxcache.history import commits as commits_module
+from mlxcache.history import git as git_module
 from mlxcache.history import load
 from mlxcache.history.commits import CommitOrder, RepositoryError, order_commits
 
@@ -168,13 +168,13 @@ def test_few_calls(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hashes = [commit(repo, f"c{day}", day) for day in range(1, 6)]
     unknown = [f"{number:040x}" for number in range(50)]
     calls = []
-    real = commits_module.subprocess.run
+    real = git_module.subprocess.run
 
     def counted(command: list[str], **named: object) -> object:
         calls.append(command)
         return real(command, **named)  # type: ignore[call-overload]
 
-    monkeypatch.setattr(commits_module.subprocess, "run", counted)
+    monkeypatch.setattr(git_module.subprocess, "run", counted)
     order_commits(dict.fromkeys([*hashes, *unknown], 5), repo)
     assert len(calls) == 3
 

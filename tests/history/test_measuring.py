@@ -23,6 +23,7 @@ from mlxcache.history.measuring import (
     run_driver,
     this_machine,
 )
+from tests.tiny_project import module_config
 
 
 def value(side: str, number: int, seconds: float | None, benchmark: str = "bench.time_x") -> dict[str, Any]:
@@ -230,23 +231,6 @@ def test_a_driver_that_dies_says_its_last_words(tmp_path: Path) -> None:
         list(run_driver(plan))
 
 
-TINY = {
-    "version": 1,
-    "project": "tiny",
-    "repo": ".",
-    "branches": ["HEAD"],
-    "dvcs": "git",
-    "environment_type": "virtualenv",
-    "benchmark_dir": "benchmarks",
-    "env_dir": ".asv/env",
-    "results_dir": "results",
-    "build_command": [],
-    "uninstall_command": [],
-    "install_command": [
-        'python -c "import shutil, sysconfig; '
-        "shutil.copy('{build_dir}/tiny.py', sysconfig.get_paths()['purelib'])\""
-    ],
-}
 SUITE = """
 import tiny
 
@@ -267,7 +251,7 @@ def track_broken():
 def tiny_project(root: Path) -> list[str]:
     """An asv project of one module; three commits, the second one makes parameter b twice as dear."""
     git(root, "init", "-q")
-    (root / "asv.conf.json").write_text(json.dumps(TINY))
+    (root / "asv.conf.json").write_text(json.dumps(module_config("tiny")))
     (root / ".gitignore").write_text(".asv\n")
     commit_file(root, "benchmarks/__init__.py", "")
     commit_file(root, "benchmarks/suite.py", SUITE)

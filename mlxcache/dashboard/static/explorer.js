@@ -23,27 +23,32 @@
   const library = Data.script("static/plotly.min.js");
   const byId = new Map(index.series.map((series) => [series.id, series]));
   const several = { machine: index.machines.length > 1, env: index.envs.length > 1 };
-  // Environments share most of their names: what all begin and end with says nothing.
-  const names = index.envs.map(([name]) => name);
   const shared = (texts) => {
     let n = 0;
     while (texts.every((text) => n < text.length && text[n] === texts[0][n])) n += 1;
     return n;
   };
-  const first = names.length > 1 ? names[0].slice(0, shared(names)).lastIndexOf("-") + 1 : 0;
-  const rests = names.map((name) => [...name.slice(first)].reverse().join(""));
-  const tail = names.length > 1 ? Math.max(0, rests[0].slice(0, shared(rests)).lastIndexOf("-") + 1) : 0;
-  const shortEnv = new Map(names.map((name) => [name, name.slice(first, name.length - tail) || name]));
+  // Environments, and long names of machines, share most of themselves: what all begin and end with says nothing.
+  const distinct = (names) => {
+    const first = names.length > 1 ? names[0].slice(0, shared(names)).lastIndexOf("-") + 1 : 0;
+    const rests = names.map((name) => [...name.slice(first)].reverse().join(""));
+    const tail = names.length > 1 ? Math.max(0, rests[0].slice(0, shared(rests)).lastIndexOf("-") + 1) : 0;
+    return new Map(names.map((name) => [name, name.slice(first, name.length - tail) || name]));
+  };
+  const shortEnv = distinct(index.envs.map(([name]) => name));
+  const long = index.machines.some((name) => name.length > 30);
+  const shortMachine = long ? distinct(index.machines) : new Map(index.machines.map((name) => [name, name]));
   const breakable = (node, text) => {
     for (const part of text.split(/(?<=[._/])(?=[^._/])/)) node.append(part, document.createElement("wbr"));
     return node;
   };
   for (const series of index.series) {
     series.label = series.params ? `${series.benchmark}(${series.params})` : series.benchmark;
-    series.place = [several.machine ? series.machine : "", several.env ? Chart.shorten(shortEnv.get(series.env), 60) : ""].filter(Boolean).join(" · ");
+    series.place = [several.machine ? Chart.shorten(shortMachine.get(series.machine), 40) : "", several.env ? Chart.shorten(shortEnv.get(series.env), 60) : ""].filter(Boolean).join(" · ");
     series.text = `${series.label} ${series.machine} ${series.env}`.toLowerCase();
   }
-  const newestFirst = [...index.series].sort((a, b) => b.changed - a.changed);
+  // What changed last comes first, then what has the longest history.
+  const newestFirst = [...index.series].sort((a, b) => b.changed - a.changed || b.n - a.n);
 
   // ---- packages of which several releases were measured
   const packages = new Map();
@@ -102,7 +107,7 @@
     $("series").replaceChildren(...options.map((series, i) => {
       const node = element("li", { id: `option-${i}`, role: "option" }, breakable(element("span", { className: "name" }), Chart.shorten(series.benchmark, 90)));
       if (series.params) node.append(element("code", { textContent: Chart.shorten(series.params, 80) }));
-      node.append(element("span", { className: "meta", textContent: `${series.n} values${series.place ? ` · ${Chart.shorten(series.place, 60)}` : ""}` }));
+      node.append(element("span", { className: "meta", textContent: `${series.n} ${series.n === 1 ? "value" : "values"}${series.place ? ` · ${Chart.shorten(series.place, 90)}` : ""}` }));
       node.addEventListener("click", () => toggle(series.id));
       return node;
     }));

@@ -21,6 +21,9 @@
   system.addEventListener("change", apply);
   addEventListener("DOMContentLoaded", () => {
     apply();
+    // On a phone the pages are a row to swipe: the one that is open has to be in sight.
+    const here = document.querySelector("nav [aria-current]");
+    if (here) here.closest("ul").scrollLeft = here.offsetLeft - here.closest("ul").offsetLeft - 60;
     document.getElementById("theme").addEventListener("click", () => {
       try { localStorage.setItem("mlxcache-theme", root.dataset.theme === "dark" ? "light" : "dark"); } catch { return; }
       apply();
