@@ -39,10 +39,9 @@ from mlxcache.history.series_table import (
     as_tasks,
     control_test,
     find_controls,
-    first_places,
     measured,
+    measured_numbers,
     median_controls,
-    series_keys,
 )
 
 COLUMNS: Final = (
@@ -153,11 +152,10 @@ def change_points(
         ValueError: a column is missing, or `control` is no regular expression.
     """
     chosen = method or Method()
-    table = measured(df)
-    keys = series_keys(table)
+    table, keys, names = measured_numbers(df)
     is_control_benchmark = control_test(control)
     if control == "median":
-        controls = median_controls(table, keys)
+        controls = median_controls(measured(df), keys)
     else:
         controls = find_controls(table, keys, is_control_benchmark)
     reruns = list(confirmations)
@@ -174,7 +172,6 @@ def change_points(
     ]
     if store is not None:
         store.save()
-    names = _commit_names(table)
     facts = df.attrs.get("benchmarks", {})
     rows: list[dict[str, Any]] = []
     machine_rows: list[dict[str, Any]] = []
@@ -213,12 +210,6 @@ def _facts_of(benchmarks: Mapping[str, Any], name: str) -> Mapping[str, object] 
     entry = benchmarks.get(name)
     facts = getattr(entry, "facts", entry)
     return facts if isinstance(facts, Mapping) else None
-
-
-def _commit_names(table: pd.DataFrame) -> dict[int, str]:
-    indices, first = first_places(table["commit_index"].to_numpy())
-    names = table["commit"].take(first).astype("str")
-    return dict(zip(indices.tolist(), names, strict=True))
 
 
 def _rows_of(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -12,8 +11,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-import scipy.sparse
 
+from mlxcache.history.by_series import Indices, by_series
 from mlxcache.history.control import Control, is_control
 from mlxcache.history.noise import FloatArray
 
@@ -22,8 +21,8 @@ _NEEDED: Final = frozenset({*KEY_COLUMNS, "commit", "value", "status"})
 _USED: Final = (*KEY_COLUMNS, "commit", "commit_index", "value", "series")
 
 _ENOUGH_FOR_MEDIAN: Final = 5
+_BLOCK: Final = 2**18  # rows
 
-Indices = npt.NDArray[np.int32 | np.int64]
 ControlTest = Callable[[str], bool]
 
 
@@ -47,7 +46,7 @@ class Task:
 
     number: int
     key: Key
-    commits: Indices
+    commits: npt.NDArray[np.integer[Any]]
     values: FloatArray
     controls: tuple[Control, ...]
 
@@ -61,12 +60,11 @@ def measured(df: pd.DataFrame, also: Collection[str] = ()) -> pd.DataFrame:
     missing = sorted(_NEEDED - set(df.columns))
     if missing:
         raise ValueError(f"the table lacks {', '.join(missing)}; expected what mlxcache.history.load returns")
-    value = df["value"].to_numpy(np.float64)
     # Only the columns that are used: the table may have ten million rows.
     columns = [name for name in (*_USED, *also) if name in df.columns]
     if "commit_index" not in columns:
         columns.append("commit_date")
-    usable = (df["status"] == "ok").to_numpy() & np.isfinite(value)
+    usable = has_number(df)
     # Column by column, because a frame's own selection makes an index as large as two columns.
     table = pd.DataFrame({name: df[name].array[usable] for name in columns}, copy=False)
     if "series" not in table.columns:
@@ -77,6 +75,48 @@ def measured(df: pd.DataFrame, also: Collection[str] = ()) -> pd.DataFrame:
         rank = {commit: i for i, commit in enumerate(oldest.sort_values(kind="stable").index)}
         table = table.assign(commit_index=[rank[commit] for commit in table["commit"]])
     return table
+
+
+def has_number(df: pd.DataFrame) -> npt.NDArray[np.bool_]:
+    """Which rows hold a number."""
+    status = df["status"].array
+    if isinstance(status, pd.Categorical):
+        fine = np.asarray(status.codes) == (status.categories.get_loc("ok") if "ok" in status.categories else -2)
+    else:
+        fine = (df["status"] == "ok").to_numpy()
+    found: npt.NDArray[np.bool_] = fine & np.isfinite(df["value"].to_numpy(np.float64))
+    return found
+
+
+class Measured(NamedTuple):
+    """The rows that hold a number, as far as detection looks at all of them.
+
+    `table` has series, commit_index and value; `keys` say what each series is, `commits` how each commit_index is
+    called.
+    """
+
+    table: pd.DataFrame
+    keys: dict[int, Key]
+    commits: dict[int, str]
+
+
+def measured_numbers(df: pd.DataFrame) -> Measured:
+    """`measured` without the columns of text, which are looked up once a series and once a commit."""
+    if not {*_NEEDED, "series", "commit_index"} <= set(df.columns):
+        table = measured(df)
+        rows = np.arange(len(table))
+        df = table
+    else:
+        usable = has_number(df)
+        names = ("series", "commit_index", "value")
+        table = pd.DataFrame({name: df[name].to_numpy()[usable] for name in names}, copy=False)
+        rows = np.flatnonzero(usable)
+    numbers, first = first_places(table["series"].to_numpy())
+    columns = [df[name].take(rows[first]).astype("str").tolist() for name in KEY_COLUMNS]
+    keys = {int(number): Key(*values) for number, *values in zip(numbers, *columns, strict=True)}
+    indices, first = first_places(table["commit_index"].to_numpy())
+    commits = df["commit"].take(rows[first]).astype("str")
+    return Measured(table, keys, dict(zip(indices.tolist(), commits, strict=True)))
 
 
 def series_keys(table: pd.DataFrame) -> dict[int, Key]:
@@ -92,24 +132,14 @@ def first_places(numbers: npt.NDArray[np.integer[Any]]) -> tuple[Indices, Indice
     if not n or numbers.min() < 0 or numbers.max() > n:
         values, first = np.unique(numbers, return_index=True)
         return values.astype(np.int64), first
-    # Small numbers need no sorting.
+    # Small numbers need no sorting, and most are seen long before the last row.
     place = np.full(int(numbers.max()) + 1, -1, np.int64)
-    place[numbers[::-1]] = np.arange(n - 1, -1, -1)
+    for start in range(0, n, _BLOCK):
+        block = numbers[start : start + _BLOCK]
+        new = np.flatnonzero(place[block] < 0)[::-1]
+        place[block[new]] = start + new
     found = np.flatnonzero(place >= 0)
     return found, place[found]
-
-
-def _order(series: npt.NDArray[np.integer[Any]], commits: Indices) -> Indices:
-    """What sorts the rows by series and then by commit."""
-    n = len(series)
-    if n >= 2**31 or series.min() < 0 or series.max() > n or bool((commits[1:] < commits[:-1]).any()):
-        return np.lexsort((commits, series))
-    # The rows are in the order of commits, as `load` leaves them, so counting does it: it is how a sparse
-    # matrix of series by row number is laid out.
-    entries = (np.ones(n, np.int8), (series.astype(np.int32), np.arange(n, dtype=np.int32)))
-    laid_out = scipy.sparse.csr_array(entries, shape=(int(series.max()) + 1, n))
-    order: Indices = laid_out.indices
-    return order
 
 
 def control_test(control: str | None) -> ControlTest:
@@ -136,7 +166,7 @@ class Controls:
 
     values: Mapping[tuple[str, str], Mapping[str, Mapping[int, float]]]
 
-    def beside(self, key: Key, commits: Indices) -> tuple[Control, ...]:
+    def beside(self, key: Key, commits: npt.NDArray[np.integer[Any]]) -> tuple[Control, ...]:
         """What ran beside a series, at its commits; a control has none beside itself."""
         known = self.values.get((key.machine, key.env), {})
         if key.benchmark in known:
@@ -195,25 +225,23 @@ def median_controls(table: pd.DataFrame, keys: Mapping[int, Key]) -> Controls:
 
 def as_tasks(table: pd.DataFrame, keys: Mapping[int, Key], controls: Controls) -> list[Task]:
     """Every series of the table, in the order of their numbers."""
-    series = table["series"].to_numpy()
-    commits = table["commit_index"].to_numpy()
-    values = table["value"].to_numpy(np.float64)
-    if not len(series):
-        return []
-    order = _order(series, commits)
-    series, commits, values = series[order], commits[order], values[order]
-    bounds = np.flatnonzero(np.concatenate([[True], series[1:] != series[:-1], [True]]))
+    laid_out = by_series(
+        table["series"].to_numpy(), table["commit_index"].to_numpy(), table["value"].to_numpy(np.float64)
+    )
+    columns = (laid_out.numbers, laid_out.starts, laid_out.stops, laid_out.repeats)
     tasks = []
-    for start, stop in itertools.pairwise(bounds.tolist()):
-        where, what = commits[start:stop], values[start:stop]
-        if not bool((where[1:] > where[:-1]).all()):
+    for number, start, stop, repeats in zip(*(column.tolist() for column in columns), strict=True):
+        where, what = laid_out.commits[start:stop], laid_out.data[start:stop]
+        if repeats:
             where, what = _one_a_commit(where, what)
-        number = int(series[start])
-        tasks.append(Task(number, keys[number], where, what, controls.beside(keys[number], where)))
+        key = keys[number]
+        tasks.append(Task(number, key, where, what, controls.beside(key, where)))
     return tasks
 
 
-def _one_a_commit(commits: Indices, values: FloatArray) -> tuple[Indices, FloatArray]:
+def _one_a_commit(
+    commits: npt.NDArray[np.integer[Any]], values: FloatArray
+) -> tuple[npt.NDArray[np.integer[Any]], FloatArray]:
     """The median where a commit was measured more than once."""
     names, starts = np.unique(commits, return_index=True)
     pieces = np.split(values, starts[1:])
