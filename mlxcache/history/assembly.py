@@ -51,7 +51,8 @@ class _Labels:
         self.code = {name: code for code, name in enumerate(self.names)}
 
     def column(self, n: int) -> Array:
-        return np.empty(n, code_type(len(self.names)))
+        # A single label's codes are all 0, which memory is before anybody touches it.
+        return (np.zeros if len(self.names) == 1 else np.empty)(n, code_type(len(self.names)))
 
 
 class _Table:
@@ -77,6 +78,7 @@ class _Table:
             self._of_case[f"param_{name}"] = (cases.param_codes[name], cases.param_names[name])
         self._columns = self._allocate(sum(map(len, files)))
         self._filled = 0
+        self._known: tuple[Places | None, dict[str, Array]] = (None, {})  # of the last cases
 
     def _rank(self, file: ResultFile) -> tuple[int, int, int, int]:
         head = file.parsed.head
@@ -125,22 +127,23 @@ class _Table:
         """Put one file's values into the columns, and take them out of the file."""
         file = self.files[index]
         parsed, keep = file.parsed, file.keep
-        cases = file.cases if keep is None else file.cases[keep]
-        rows = slice(self._filled, self._filled + len(cases))
+        rows = slice(self._filled, self._filled + len(file))
         self._filled = rows.stop
         columns = {name: column[rows] for name, column in self._columns.items()}
 
         commit = self._commits[parsed.head.commit]
-        columns["machine"].fill(self._machines.code[file.kind])
+        if len(self._machines.names) > 1:
+            columns["machine"].fill(self._machines.code[file.kind])
         columns["commit"].fill(commit.index)
         columns["commit_index"].fill(commit.index)
         columns["commit_date"].fill(_date(commit.date_s))
-        columns["env"].fill(self._envs.code[parsed.head.env])
+        if len(self._envs.names) > 1:
+            columns["env"].fill(self._envs.code[parsed.head.env])
         columns["file"].fill(self._paths.code[file.path])
         if self._extras.host:
             columns["host"].fill(self._hosts.code[file.host])
-        for name, (codes, _) in self._of_case.items():
-            np.take(codes, cases, out=columns[name], mode="clip")  # no case is out of range
+        for name, codes in self._codes(file.cases).items():
+            columns[name][:] = codes if keep is None else codes[keep]
         for name, values in (
             ("series", self._series.numbers(index)),
             ("value", parsed.values),
@@ -158,6 +161,18 @@ class _Table:
             columns["started_at"][:] = _dates_ms(parsed.row_started_ms)[row]
             columns["duration"][:] = parsed.row_duration_s[row]
         file.parsed = _emptied(parsed)
+
+    def _codes(self, cases: Places) -> dict[str, Array]:
+        """What the cases mean, column by column; files that follow one another mostly share theirs."""
+        known, columns = self._known
+        if known is not cases:
+            # No case is out of range, except for -1, which is not kept.
+            columns = {
+                name: np.take(codes, cases, mode="clip") if len(codes) else np.zeros(len(cases), codes.dtype)
+                for name, (codes, _) in self._of_case.items()
+            }
+            self._known = (cases, columns)
+        return columns
 
     def _fill_spread(self, columns: dict[str, Array], spread: Spread, keep: slice | npt.NDArray[np.bool_]) -> None:
         if self._extras.quartiles:

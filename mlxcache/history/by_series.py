@@ -34,22 +34,26 @@ class BySeries:
 def by_series(
     series: npt.NDArray[np.integer[Any]], commits: npt.NDArray[np.integer[Any]], data: npt.NDArray[Any]
 ) -> BySeries:
-    """Lay rows out, given each row's series, its commit_index and what else to carry along (int32 or float64)."""
+    """Lay rows out, given each row's series, its commit_index and what else to carry along (int32 or float64).
+
+    Series -1 is one as well.
+    """
     n = len(series)
     if not n:
         none = np.empty(0, np.int64)
         return BySeries(none, none, none, commits.astype(np.int64), data, np.empty(0, np.bool_))
     in_order = not bool((commits[1:] < commits[:-1]).any())
-    small = n < _MOST and series.min() >= 0 and series.max() <= n and commits.min() >= 0 and commits.max() < _MOST
+    small = n < _MOST and series.min() >= -1 and series.max() <= n and commits.min() >= 0 and commits.max() < _MOST
     if in_order and small:
         # A sparse matrix of series by commit is laid out by rows in just this way; what repeats stays apart.
-        shape = (int(series.max()) + 1, int(commits.max()) + 1)
-        places = (series.astype(np.int32, copy=False), commits.astype(np.int32, copy=False))
+        shape = (int(series.max()) + 2, int(commits.max()) + 1)
+        places = ((series + 1).astype(np.int32, copy=False), commits.astype(np.int32, copy=False))
         matrix = scipy.sparse.coo_array((data, places), shape=shape)
         matrix.has_canonical_format = True
         rows = matrix.tocsr()
         numbers = np.flatnonzero(np.diff(rows.indptr))
         starts, stops = rows.indptr[numbers].astype(np.int64), rows.indptr[numbers + 1].astype(np.int64)
+        numbers -= 1
         commits, data = rows.indices, rows.data
     else:
         order = np.lexsort((commits, series))

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from mlxcache.history.asv_columns import OK, UNUSABLE, ParsedFile
 from mlxcache.history.asv_facts import Benchmark, read_benchmarks, read_machine
 from mlxcache.history.asv_json import Fault, readable
+from mlxcache.history.buffers import Blocks
 from mlxcache.history.cases import Cases, Places
 from mlxcache.history.machines import Rule, kind_of
 from mlxcache.history.parse_ahead import ParseAhead
@@ -88,7 +89,7 @@ class Reader:
                 parsed, missed = cache.parse(content)
                 self._add(path, parsed, folder, facts)
                 if missed:
-                    ahead.missed(len(content.data), partial(_paths, work, index + 1))
+                    ahead.missed(content.n_bytes, partial(_paths, work, index + 1))
 
     def _fetch_ahead(
         self, work: Sequence[tuple[MachineFolder, Path]]
@@ -96,9 +97,10 @@ class Reader:
         """The work with its files' contents, which a thread reads and hashes while others are parsed."""
         waiting: deque[tuple[MachineFolder, Path, ParseCache, Future[Fetched]]] = deque()
         sizes: deque[int] = deque()
+        blocks = Blocks()
         with ThreadPoolExecutor(1) as pool:
             for folder, files in groupby(work, key=lambda item: item[0]):
-                cache = ParseCache(self._cache, folder.path, spread=self._spread)
+                cache = ParseCache(self._cache, folder.path, spread=self._spread, blocks=blocks)
                 for _, path in files:
                     waiting.append((folder, path, cache, pool.submit(cache.fetch, path)))
                     sizes.append(_size(path))

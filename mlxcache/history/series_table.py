@@ -89,10 +89,10 @@ def has_number(df: pd.DataFrame) -> npt.NDArray[np.bool_]:
 
 
 class Measured(NamedTuple):
-    """The rows that hold a number, as far as detection looks at all of them.
+    """What detection needs of a table: `table` has series, commit_index and value of all rows.
 
-    `table` has series, commit_index and value; `keys` say what each series is, `commits` how each commit_index is
-    called.
+    Rows without a number belong to series -1. `keys` say what each other series is, `commits` how each
+    commit_index is called.
     """
 
     table: pd.DataFrame
@@ -103,20 +103,22 @@ class Measured(NamedTuple):
 def measured_numbers(df: pd.DataFrame) -> Measured:
     """`measured` without the columns of text, which are looked up once a series and once a commit."""
     if not {*_NEEDED, "series", "commit_index"} <= set(df.columns):
-        table = measured(df)
-        rows = np.arange(len(table))
-        df = table
+        df = measured(df)
+        series = df["series"].to_numpy()
     else:
-        usable = has_number(df)
-        names = ("series", "commit_index", "value")
-        table = pd.DataFrame({name: df[name].to_numpy()[usable] for name in names}, copy=False)
-        rows = np.flatnonzero(usable)
-    numbers, first = first_places(table["series"].to_numpy())
-    columns = [df[name].take(rows[first]).astype("str").tolist() for name in KEY_COLUMNS]
-    keys = {int(number): Key(*values) for number, *values in zip(numbers, *columns, strict=True)}
-    indices, first = first_places(table["commit_index"].to_numpy())
-    commits = df["commit"].take(rows[first]).astype("str")
-    return Measured(table, keys, dict(zip(indices.tolist(), commits, strict=True)))
+        # Nothing is left out, since each selection of ten million rows costs as much as laying them out.
+        series = np.where(has_number(df), df["series"].to_numpy(), -1)
+    commits = df["commit_index"].to_numpy()
+    table = pd.DataFrame(
+        {"series": series, "commit_index": commits, "value": df["value"].to_numpy(np.float64)}, copy=False
+    )
+    numbers, first = first_places(series + 1)
+    first = first[numbers > 0]
+    columns = [df[name].take(first).astype("str").tolist() for name in KEY_COLUMNS]
+    keys = {int(number): Key(*values) for number, *values in zip(series[first], *columns, strict=True)}
+    indices, first = first_places(commits)
+    names = df["commit"].take(first).astype("str")
+    return Measured(table, keys, dict(zip(indices.tolist(), names, strict=True)))
 
 
 def series_keys(table: pd.DataFrame) -> dict[int, Key]:
@@ -224,13 +226,15 @@ def median_controls(table: pd.DataFrame, keys: Mapping[int, Key]) -> Controls:
 
 
 def as_tasks(table: pd.DataFrame, keys: Mapping[int, Key], controls: Controls) -> list[Task]:
-    """Every series of the table, in the order of their numbers."""
+    """Every series of the table that has a key, in the order of their numbers."""
     laid_out = by_series(
         table["series"].to_numpy(), table["commit_index"].to_numpy(), table["value"].to_numpy(np.float64)
     )
     columns = (laid_out.numbers, laid_out.starts, laid_out.stops, laid_out.repeats)
     tasks = []
     for number, start, stop, repeats in zip(*(column.tolist() for column in columns), strict=True):
+        if number not in keys:
+            continue
         where, what = laid_out.commits[start:stop], laid_out.data[start:stop]
         if repeats:
             where, what = _one_a_commit(where, what)
