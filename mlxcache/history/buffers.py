@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import os
+import threading
 from pathlib import Path
 from typing import Final
 
@@ -61,3 +62,11 @@ class Blocks:
         place[:] = np.frombuffer(content, np.uint8)
         self._used += -(-n // _ALIGNED) * _ALIGNED
         return place
+
+
+class Buffers(threading.local):
+    """What a thread reads with: its own in each."""
+
+    def __init__(self) -> None:
+        self.content, self.packed = Scratch(), Scratch()
+        self.blocks = Blocks()

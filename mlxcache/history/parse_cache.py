@@ -26,7 +26,7 @@ from mlxcache.history import asv_columns, asv_json, asv_results
 from mlxcache.history.asv_columns import Head, ParsedFile, Spread
 from mlxcache.history.asv_json import Fault
 from mlxcache.history.asv_results import parse_results
-from mlxcache.history.buffers import Blocks, Scratch
+from mlxcache.history.buffers import Blocks, Buffers
 
 # Parsing a smaller file takes no longer than looking its entry up.
 _WORTHWHILE_BYTES: Final = 32 * 1024
@@ -58,29 +58,28 @@ class Fetched:
 class ParseCache:
     """The entries of one folder of result files; with no `folder` it only parses."""
 
-    def __init__(self, folder: Path | None, source: Path, *, spread: bool, blocks: Blocks | None = None) -> None:
+    def __init__(self, folder: Path | None, source: Path, *, spread: bool, buffers: Buffers | None = None) -> None:
         self._spread = spread
         self._used: set[str] = set()
-        self._content, self._packed = Scratch(), Scratch()
-        self._blocks = blocks if blocks is not None else Blocks()
+        self._buffers = buffers if buffers is not None else Buffers()
         self._folder: Path | None = None
         if folder is not None:
             name = hashlib.sha256(os.fsencode(os.path.realpath(source))).hexdigest()[:20]
             self._folder = folder / "parsed" / name
 
     def fetch(self, path: Path) -> Fetched:
-        """Read a results file or, where there is one, its entry; one at a time, though in any thread.
+        """Read a results file or, where there is one, its entry; may run in several threads at once.
 
         Raises:
             OSError: the file cannot be read.
         """
-        content = self._content.read(path)
+        content = self._buffers.content.read(path)
         n = len(content)
         if self._folder is None or n < _WORTHWHILE_BYTES:
             return Fetched(path.name, n, bytes(content), None, None)
         entry = self._folder / (_key(content, path.name) + (".spread" if self._spread else ".values"))
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError, struct.error):
-            parsed = _unpack(self._packed.read(entry), self._blocks, spread=self._spread)
+            parsed = _unpack(self._buffers.packed.read(entry), self._buffers.blocks, spread=self._spread)
             return Fetched(path.name, n, b"", entry, parsed)
         return Fetched(path.name, n, bytes(content), entry, None)
 
