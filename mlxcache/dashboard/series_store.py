@@ -12,8 +12,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from mlxcache.dashboard.plain_text import digest
-from mlxcache.history.by_series import by_series
-from mlxcache.history.series_table import KEY_COLUMNS, has_number
+from mlxcache.history.by_series import BySeries
+from mlxcache.history.series_table import KEY_COLUMNS, lay_out
 
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.integer[Any]]
@@ -53,16 +53,15 @@ class SeriesStore:
     """Every series of a table that has a value.
 
     Series i has the rows from starts[i] to stops[i] of `commits` (commit_index, ascending in each series);
-    repeats[i] says that a commit is among them more than once.
+    repeats[i] says that a commit is among them more than once. `laid_out` is `series_table.lay_out(df)`, where
+    somebody has it already.
     """
 
-    def __init__(self, df: pd.DataFrame) -> None:
+    def __init__(self, df: pd.DataFrame, laid_out: BySeries | None = None) -> None:
         self._value = df["value"].to_numpy(np.float64)
         self._low = df["ci_low"].to_numpy(np.float64)
         self._high = df["ci_high"].to_numpy(np.float64)
-        series = np.where(has_number(df), df["series"].to_numpy(), -1)
-        numbers = np.arange(len(df), dtype=np.int32 if len(df) < 2**31 else np.int64)
-        rows = by_series(series, df["commit_index"].to_numpy(), numbers)
+        rows = lay_out(df) if laid_out is None else laid_out
         measured = rows.numbers >= 0
         self.commits, self._rows = rows.commits, rows.data
         self.starts, self.stops, self.repeats = rows.starts[measured], rows.stops[measured], rows.repeats[measured]

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from mlxcache.history.by_series import Indices, by_series
+from mlxcache.history.by_series import BySeries, Indices, by_series
 from mlxcache.history.control import Control, is_control
 from mlxcache.history.noise import FloatArray
 
@@ -57,9 +57,7 @@ def measured(df: pd.DataFrame, also: Collection[str] = ()) -> pd.DataFrame:
     Of the columns those that a series needs, and of `also` those that are there. Raises ValueError naming the
     columns that are missing.
     """
-    missing = sorted(_NEEDED - set(df.columns))
-    if missing:
-        raise ValueError(f"the table lacks {', '.join(missing)}; expected what mlxcache.history.load returns")
+    _require(df, _NEEDED)
     # Only the columns that are used: the table may have ten million rows.
     columns = [name for name in (*_USED, *also) if name in df.columns]
     if "commit_index" not in columns:
@@ -77,6 +75,12 @@ def measured(df: pd.DataFrame, also: Collection[str] = ()) -> pd.DataFrame:
     return table
 
 
+def _require(df: pd.DataFrame, columns: Collection[str]) -> None:
+    missing = sorted(set(columns) - set(df.columns))
+    if missing:
+        raise ValueError(f"the table lacks {', '.join(missing)}; expected what mlxcache.history.load returns")
+
+
 def has_number(df: pd.DataFrame) -> npt.NDArray[np.bool_]:
     """Which rows hold a number."""
     status = df["status"].array
@@ -88,37 +92,32 @@ def has_number(df: pd.DataFrame) -> npt.NDArray[np.bool_]:
     return found
 
 
-class Measured(NamedTuple):
-    """What detection needs of a table: `table` has series, commit_index and value of all rows.
+def lay_out(df: pd.DataFrame) -> BySeries:
+    """Where a table that `load` returned has each series; `data` are rows, and those without a number series -1.
 
-    Rows without a number belong to series -1. `keys` say what each other series is, `commits` how each
-    commit_index is called.
+    Raises:
+        ValueError: a column is missing.
     """
+    _require(df, ("series", "commit_index", "value", "status"))
+    # Nothing is left out, since each selection of ten million rows costs as much as laying them out.
+    series = np.where(has_number(df), df["series"].to_numpy(), -1)
+    rows = np.arange(len(df), dtype=np.int32 if len(df) < 2**31 else np.int64)
+    return by_series(series, df["commit_index"].to_numpy(), rows)
 
-    table: pd.DataFrame
-    keys: dict[int, Key]
-    commits: dict[int, str]
 
-
-def measured_numbers(df: pd.DataFrame) -> Measured:
-    """`measured` without the columns of text, which are looked up once a series and once a commit."""
-    if not {*_NEEDED, "series", "commit_index"} <= set(df.columns):
-        df = measured(df)
-        series = df["series"].to_numpy()
-    else:
-        # Nothing is left out, since each selection of ten million rows costs as much as laying them out.
-        series = np.where(has_number(df), df["series"].to_numpy(), -1)
-    commits = df["commit_index"].to_numpy()
-    table = pd.DataFrame(
-        {"series": series, "commit_index": commits, "value": df["value"].to_numpy(np.float64)}, copy=False
-    )
-    numbers, first = first_places(series + 1)
-    first = first[numbers > 0]
+def keys_of(df: pd.DataFrame, laid_out: BySeries) -> dict[int, Key]:
+    """Series number to key, for the series that have a number."""
+    measured_ones = laid_out.numbers >= 0
+    first = laid_out.data[laid_out.starts[measured_ones]]
     columns = [df[name].take(first).astype("str").tolist() for name in KEY_COLUMNS]
-    keys = {int(number): Key(*values) for number, *values in zip(series[first], *columns, strict=True)}
-    indices, first = first_places(commits)
-    names = df["commit"].take(first).astype("str")
-    return Measured(table, keys, dict(zip(indices.tolist(), names, strict=True)))
+    numbers = laid_out.numbers[measured_ones].tolist()
+    return {number: Key(*values) for number, *values in zip(numbers, *columns, strict=True)}
+
+
+def commit_names(df: pd.DataFrame) -> dict[int, str]:
+    """commit_index to name."""
+    indices, first = first_places(df["commit_index"].to_numpy())
+    return dict(zip(indices.tolist(), df["commit"].take(first).astype("str"), strict=True))
 
 
 def series_keys(table: pd.DataFrame) -> dict[int, Key]:
@@ -131,6 +130,12 @@ def series_keys(table: pd.DataFrame) -> dict[int, Key]:
 def first_places(numbers: npt.NDArray[np.integer[Any]]) -> tuple[Indices, Indices]:
     """The distinct numbers in ascending order and where each occurs first, as `np.unique` has it."""
     n = len(numbers)
+    if n and numbers.min() >= 0 and numbers.max() <= n and not bool((numbers[1:] < numbers[:-1]).any()):
+        # In order, as commits are: nearly all of the search is over before the first comparison.
+        every = np.arange(int(numbers.max()) + 1)
+        place = np.searchsorted(numbers, every.astype(numbers.dtype))
+        found = every[numbers[place] == every]
+        return found, place[found]
     if not n or numbers.min() < 0 or numbers.max() > n:
         values, first = np.unique(numbers, return_index=True)
         return values.astype(np.int64), first
@@ -226,10 +231,13 @@ def median_controls(table: pd.DataFrame, keys: Mapping[int, Key]) -> Controls:
 
 
 def as_tasks(table: pd.DataFrame, keys: Mapping[int, Key], controls: Controls) -> list[Task]:
-    """Every series of the table that has a key, in the order of their numbers."""
-    laid_out = by_series(
-        table["series"].to_numpy(), table["commit_index"].to_numpy(), table["value"].to_numpy(np.float64)
-    )
+    """Every series of a table that `measured` returned, in the order of their numbers."""
+    series, commits = table["series"].to_numpy(), table["commit_index"].to_numpy()
+    return tasks_of(by_series(series, commits, table["value"].to_numpy(np.float64)), keys, controls)
+
+
+def tasks_of(laid_out: BySeries, keys: Mapping[int, Key], controls: Controls) -> list[Task]:
+    """Every series that has a key, in the order of their numbers; `data` are values."""
     columns = (laid_out.numbers, laid_out.starts, laid_out.stops, laid_out.repeats)
     tasks = []
     for number, start, stop, repeats in zip(*(column.tolist() for column in columns), strict=True):
