@@ -63,6 +63,30 @@ def test_certificates_change_nothing_while_series_grow() -> None:
     assert added < 0.3 * 34 * len(whole)  # newest pieces are certified anew after 16 values
 
 
+@pytest.mark.parametrize("step", [1, 3, 17, 40])
+def test_newest_pieces_are_as_without_certificates(step: int) -> None:
+    """However many values come at once, up to where a piece is full, and also where the newest ones are loud."""
+    whole = [some_series(330, 1_000 + seed) for seed in range(60)]
+    for x in whole[::3]:
+        x[290:] += 0.05
+    certificates: dict[bytes, Certificate] = {}
+    for n in range(8 if step > 1 else 200, 330, step):
+        xs = [x[:n] for x in whole]
+        assert loud(xs, DETECTOR, certificates) == loud(xs, DETECTOR, {})
+    assert any(certificate.excess > 0 for certificate in certificates.values())
+
+
+def test_an_excess_grows_with_what_clipping_moves() -> None:
+    """(sqrt(k p + e) + d)**2 is at most k (sqrt(p) + d)**2 and the excess given here."""
+    certificate = Certificate(penalty=10.0, sigma=1.0, clipped=4, excess=2.0)
+    moved = certificate.moved(1.05, 3.0)
+    assert moved == pytest.approx(0.3)
+    for k in range(1, 20):
+        gain = (np.sqrt(10.0 * k + 2.0) + moved) ** 2
+        assert gain <= k * (np.sqrt(10.0) + moved) ** 2 + certificate.excess_at(1.05, 3.0)
+    assert certificate.excess_at(1.0, 3.0) == 2.0
+
+
 def test_certificates_do_not_cover_louder_values_or_smaller_sigmas() -> None:
     """What is known of a quiet piece is worth nothing under a penalty below its own."""
     certificate = Certificate(penalty=10.0, sigma=1.0, clipped=4)
