@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
@@ -264,9 +265,15 @@ def _padded(x: FloatArray, start: int, stop: int) -> FloatArray:
 
 
 def _key(values: FloatArray, first: bool, detector: PeltDetector, kind: bytes = b"") -> bytes:
-    digest = blake2b(values.tobytes(), digest_size=16, person=kind)
-    digest.update(f"{first} {detector.min_size} {detector.clip}".encode())
+    digest = blake2b(values, digest_size=16, person=kind)  # type: ignore[arg-type]  # an array is a buffer
+    digest.update(_marks(first, detector))
     return digest.digest()
+
+
+@cache
+def _marks(first: bool, detector: PeltDetector) -> bytes:
+    """What a certificate depends on beside the values."""
+    return f"{first} {detector.min_size} {detector.clip}".encode()
 
 
 def _running_sums(pieces: Sequence[_Piece]) -> FloatArray:
