@@ -1,8 +1,10 @@
-"""Times `mlxcache.history.load` and `change_points` on a tree of the size of the largest public ones, made up.
+"""Times `load`, `change_points` and `build_site` on a tree of the size of the largest public ones, made up.
 
     python tools/bench_history.py make DIR            write the tree: 1,400 files, 550 MB, 8.7 million values
     python tools/bench_history.py load DIR            time and peak memory, without and with the cache, and
                                                       after one new file that adds a value to every series
+    python tools/bench_history.py site DIR            the same with a site: time of each stage and of all, for a
+                                                      new site, the same again, and after one new file
 
 Each measurement runs in a process of its own, so that peak memory is that of one load; files are in the
 operating system's cache. `--files` and `--series` make smaller trees.
@@ -11,7 +13,9 @@ operating system's cache. `--files` and `--series` make smaller trees.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
+import itertools
 import json
 import os
 import resource
@@ -20,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -119,44 +124,94 @@ def one(root: Path, cache: Path | None) -> None:
     )
 
 
-def measure(root: Path, cache: Path | None, label: str) -> None:
-    """`one` in a process of its own."""
+def one_site(root: Path, cache: Path, out: Path) -> None:
+    """What `mlxcache dashboard` does, in this process, and what each stage took."""
+    started = time.perf_counter()
+    importlib.import_module("mlxcache.commands.dashboard")
+    history, table = (
+        importlib.import_module("mlxcache.history"),
+        importlib.import_module("mlxcache.history.series_table"),
+    )
+    site = importlib.import_module("mlxcache.dashboard.site")
+    times = [time.perf_counter()]
+    df = history.load(root, cache=cache)
+    times.append(time.perf_counter())
+    laid_out = table.lay_out(df)
+    changes = history.change_points(df, cache=cache, laid_out=laid_out)
+    times.append(time.perf_counter())
+    built = site.build_site(df, changes, out, laid_out=laid_out)
+    times.append(time.perf_counter())
+    load_s, detect_s, site_s = (b - a for a, b in itertools.pairwise(times))
+    print(
+        f"{times[-1] - times[0]:6.2f} s = {load_s:.2f} load + {detect_s:.2f} detect + {site_s:.2f} site"
+        f" (and {times[0] - started:.2f} imports; {time.process_time():.2f} s of CPU in all),"
+        f" {built.n_written:,} of {built.n_files:,} files written, {built.n_bytes / 1e6:.0f} MB"
+    )
+
+
+def measure(root: Path, cache: Path | None, label: str, out: Path | None = None) -> None:
+    """`one`, or `one_site` where there is an `out`, in a process of its own."""
     arguments = [] if cache is None else ["--cache", str(cache)]
+    arguments += [] if out is None else ["--out", str(out)]
     command = [sys.executable, __file__, "one", str(root), *arguments]
     output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     print(f"{label:26}{output.strip()}", flush=True)
 
 
-def load(root: Path) -> None:
-    """The table of measurements."""
+@contextlib.contextmanager
+def one_more_file(root: Path) -> Iterator[None]:
+    """Gives the tree a copy of its newest file for a commit more."""
+    last = max(root.glob("bench-machine/0*.json"))
+    new = last.with_name(f"ffffffff-{last.name.partition('-')[2]}")
+    try:
+        new.write_text(last.read_text().replace(last.name[:8], "ffffffff", 1))
+        yield
+    finally:
+        new.unlink()
+
+
+def describe(root: Path) -> None:
+    """A line about the tree."""
     files = list(root.glob("*/0*.json"))
     size = sum(path.stat().st_size for path in files)
     print(f"{len(files):,} result files, {size / 1e6:.0f} MB, on {os.cpu_count()} cores")
+
+
+def load(root: Path) -> None:
+    """The table of measurements of loading and detecting."""
+    describe(root)
     with tempfile.TemporaryDirectory() as cache:
         measure(root, None, "no cache")
         measure(root, Path(cache), "empty cache")
         measure(root, Path(cache), "full cache")
-        last = max(root.glob("bench-machine/0*.json"))
-        new = last.with_name(f"ffffffff-{last.name.partition('-')[2]}")
-        shutil.copyfile(last, new)
-        try:
-            text = new.read_text().replace(last.name[:8], "ffffffff", 1)
-            new.write_text(text)
+        with one_more_file(root):
             measure(root, Path(cache), "full cache, one new file")
-        finally:
-            new.unlink()
         used = sum(path.stat().st_size for path in Path(cache).rglob("*") if path.is_file())
         print(f"cache on disk: {used / 1e6:.0f} MB")
+
+
+def site(root: Path) -> None:
+    """The table of measurements of a whole build; the cache is full but for the new file."""
+    describe(root)
+    with tempfile.TemporaryDirectory() as folder:
+        cache, out = Path(folder, "cache"), Path(folder, "site")
+        measure(root, cache, "empty cache, new site", out)
+        measure(root, cache, "nothing new", out)
+        with one_more_file(root):
+            measure(root, cache, "one new file", out)
+        shutil.rmtree(out)
+        measure(root, cache, "full cache, new site", out)
 
 
 def main() -> None:
     """See the module's head."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("action", choices=["make", "load", "one"])
+    parser.add_argument("action", choices=["make", "load", "site", "one"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--files", type=int, default=FILES)
     parser.add_argument("--series", type=int, default=SERIES)
     parser.add_argument("--cache", type=Path)
+    parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     if args.action == "make":
         started = time.perf_counter()
@@ -164,6 +219,10 @@ def main() -> None:
         print(f"made in {time.perf_counter() - started:.0f} s")
     elif args.action == "load":
         load(args.folder)
+    elif args.action == "site":
+        site(args.folder)
+    elif args.out is not None:
+        one_site(args.folder, args.cache, args.out)
     else:
         one(args.folder, args.cache)
 

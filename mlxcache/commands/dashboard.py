@@ -12,6 +12,7 @@ from mlxcache.history.change_table import change_points
 from mlxcache.history.commits import RepositoryError
 from mlxcache.history.confirmations import read_confirmations
 from mlxcache.history.machines import RuleError
+from mlxcache.history.series_table import lay_out
 from mlxcache.history.table import load
 
 
@@ -69,7 +70,10 @@ def run(args: argparse.Namespace) -> int:
             machine_rules=args.machine_rule,
         )
         confirmations, notices = read_confirmations(args.results)
-        changes = change_points(df, control=args.control, repo=args.repo, confirmations=confirmations)
+        laid_out = lay_out(df)
+        changes = change_points(
+            df, control=args.control, repo=args.repo, confirmations=confirmations, laid_out=laid_out
+        )
         built = build_site(
             df,
             changes,
@@ -80,6 +84,7 @@ def run(args: argparse.Namespace) -> int:
             address=args.address,
             figures=args.figures,
             notices=notices,
+            laid_out=laid_out,
         )
     except (SiteError, RepositoryError, RuleError, ValueError, OSError) as error:
         print(f"mlxcache dashboard: {error}", file=sys.stderr)

@@ -12,7 +12,7 @@ all as base64. A file holds whole series and about a megabyte at most.
 
 from __future__ import annotations
 
-import base64
+import binascii
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,6 +28,7 @@ from mlxcache.dashboard.series_store import SeriesStore
 from mlxcache.history.direction import higher_is_better
 
 _POINTS_A_FILE: Final = 60_000
+_PACKED: Final = np.dtype([("value", "<f4"), ("low", "<f2"), ("high", "<f2")])
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class _File:
 def write_explorer_data(out: Output, df: pd.DataFrame, store: SeriesStore, events: list[Event]) -> None:
     """Write the index and all data files."""
     marks = _marks(events)
-    packed = _Packed(store)
+    packed = _Packed(df, store)
     benchmarks: list[list[Any]] = []
     machines = {name: i for i, name in enumerate(store.by_machine)}
     environments: dict[str, int] = {}
@@ -147,37 +148,41 @@ def _marks(events: list[Event]) -> dict[int, list[list[Any]]]:
 class _Packed:
     """All values of the store in the form of the files."""
 
-    def __init__(self, store: SeriesStore) -> None:
+    def __init__(self, df: pd.DataFrame, store: SeriesStore) -> None:
         self._store = store
-        self.values = store.values.astype("<f4")
+        values = df["value"].to_numpy(np.float64)
+        packed = np.empty(len(df), _PACKED)
+        packed["value"] = values
         with np.errstate(all="ignore"):
-            self.low = (store.low / store.values - 1.0).astype("<f2")
-            self.high = (store.high / store.values - 1.0).astype("<f2")
-        bounded = np.isfinite(self.low) & np.isfinite(self.high)
-        self.low[~bounded] = np.nan
-        self.high[~bounded] = np.nan
+            for name, column in (("low", "ci_low"), ("high", "ci_high")):
+                packed[name] = df[column].to_numpy(np.float64) / values - 1.0
+        bounded = np.isfinite(packed["low"]) & np.isfinite(packed["high"])
+        packed["low"][~bounded] = np.nan
+        packed["high"][~bounded] = np.nan
+        # In the table's order first: to move one number a row is cheaper than three.
+        self._packed = store.lay_out(packed.view(np.int64)).view(_PACKED)
 
-    def series(self, position: int) -> dict[str, Any]:
-        """One series as its file has it."""
+    def series(self, position: int) -> str:
+        """One series as its file has it, JSON without the closing brace."""
         store = self._store
         start, stop = int(store.starts[position]), int(store.stops[position])
-        commits = store.commits[start:stop]
-        values, low, high = self.values[start:stop], self.low[start:stop], self.high[start:stop]
-        if len(commits) > 1 and not bool((commits[1:] > commits[:-1]).all()):
+        commits, packed = store.commits[start:stop], self._packed[start:stop]
+        values = packed["value"]
+        if store.repeats[position]:
             one = store.series(position)
-            commits, first = one.commits, np.searchsorted(commits, one.commits)
-            values, low, high = one.values.astype("<f4"), low[first], high[first]
+            packed = packed[np.searchsorted(commits, one.commits)]
+            commits, values = one.commits, one.values.astype("<f4")
         # Up to its own newest commit, so that a commit more leaves a series as it is that has no value of it.
         bits = np.zeros(int(commits[-1]) + 1, np.bool_)
         bits[commits] = True
-        found = {"c": _text(np.packbits(bits)), "v": _text(values)}
-        if not bool(np.isnan(low).all()):
-            found |= {"l": _text(low), "h": _text(high)}
+        found = f'{{"c":"{_text(np.packbits(bits))}","v":"{_text(values)}"'
+        if not bool(np.isnan(packed["low"]).all()):
+            found += f',"l":"{_text(packed["low"])}","h":"{_text(packed["high"])}"'
         return found
 
 
 def _text(array: Any) -> str:
-    return base64.b64encode(array.tobytes()).decode("ascii")
+    return binascii.b2a_base64(array.tobytes(), newline=False).decode("ascii")
 
 
 def _write_file(
@@ -188,6 +193,6 @@ def _write_file(
         key = store.keys[position]
         content = packed.series(position)
         if key.number in marks:
-            content["ch"] = marks[key.number]
-        pieces.append(f'"{key.id}":{script_json(content)}')
+            content += f',"ch":{script_json(marks[key.number])}'
+        pieces.append(f'"{key.id}":{content}}}')
     out.text(part.path, f'mlxcacheData(["{part.path}",{{{",".join(pieces)}}}]);\n')

@@ -114,7 +114,7 @@ def _by_release(store: SeriesStore, versions: Mapping[str, str]) -> dict[str, di
     for position, key in enumerate(store.keys):
         if key.env in versions:
             places = newest.setdefault(key.benchmark, {})
-            last = float(store.values[store.stops[position] - 1])
+            last = store.newest_value(position)
             places.setdefault((key.machine, key.params), {})[versions[key.env]] = last
     found: dict[str, dict[str, float]] = {}
     for benchmark, places in newest.items():

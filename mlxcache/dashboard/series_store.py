@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from mlxcache.dashboard.plain_text import digest
-from mlxcache.history.series_table import KEY_COLUMNS
+from mlxcache.history.by_series import BySeries
+from mlxcache.history.series_table import KEY_COLUMNS, lay_out
 
 Floats = npt.NDArray[np.float64]
-Indices = npt.NDArray[np.int64]
+Indices = npt.NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,29 +50,22 @@ class Series:
 
 
 class SeriesStore:
-    """Every series of a table that has a value."""
+    """Every series of a table that has a value.
 
-    def __init__(self, df: pd.DataFrame) -> None:
-        value = df["value"].to_numpy(np.float64)
-        fine = np.flatnonzero((df["status"] == "ok").to_numpy() & np.isfinite(value))
-        series = df["series"].to_numpy()[fine]
-        commits = df["commit_index"].to_numpy(np.int64)[fine]
-        if len(series) and not bool((commits[1:] >= commits[:-1]).all()):
-            order = np.lexsort((commits, series))
-        else:
-            small = len(series) == 0 or int(series.max()) < 2**16
-            # Radix sort, which NumPy has for 16 bits, is ten times as fast as any other.
-            order = np.argsort(series.astype(np.uint16) if small else series, kind="stable")
-        self._rows = rows = fine[order]
-        series, self.commits = series[order], commits[order]
-        self.values = value[rows]
-        self.low = df["ci_low"].to_numpy(np.float64)[rows]
-        self.high = df["ci_high"].to_numpy(np.float64)[rows]
-        edges = np.flatnonzero(np.concatenate([[True], series[1:] != series[:-1], [True]]))
-        if not len(series):
-            edges = np.zeros(1, np.int64)
-        self.starts, self.stops = edges[:-1], edges[1:]
-        self.keys = _keys(df, rows[self.starts], series[self.starts])
+    Series i has the rows from starts[i] to stops[i] of `commits` (commit_index, ascending in each series);
+    repeats[i] says that a commit is among them more than once. `laid_out` is `series_table.lay_out(df)`, where
+    somebody has it already.
+    """
+
+    def __init__(self, df: pd.DataFrame, laid_out: BySeries | None = None) -> None:
+        self._value = df["value"].to_numpy(np.float64)
+        self._low = df["ci_low"].to_numpy(np.float64)
+        self._high = df["ci_high"].to_numpy(np.float64)
+        rows = lay_out(df) if laid_out is None else laid_out
+        measured = rows.numbers >= 0
+        self.commits, self._rows = rows.commits, rows.data
+        self.starts, self.stops, self.repeats = rows.starts[measured], rows.stops[measured], rows.repeats[measured]
+        self.keys = _keys(df, self._rows[self.starts], rows.numbers[measured])
         self.n_commits = int(df["commit_index"].max()) + 1 if len(df) else 0
         self._at = {key.number: i for i, key in enumerate(self.keys)}
 
@@ -84,13 +79,22 @@ class SeriesStore:
     def series(self, position: int) -> Series:
         """One series; where a commit was measured more than once, its median."""
         part = slice(int(self.starts[position]), int(self.stops[position]))
-        commits, values = self.commits[part], self.values[part]
-        low, high = self.low[part], self.high[part]
-        if len(commits) > 1 and not bool((commits[1:] > commits[:-1]).all()):
+        commits, rows = self.commits[part].astype(np.int64), self._rows[part]
+        values, low, high = self._value[rows], self._low[rows], self._high[rows]
+        if self.repeats[position]:
             names, first = np.unique(commits, return_index=True)
             values = np.array([np.median(piece) for piece in np.split(values, first[1:])])
             commits, low, high = names, low[first], high[first]
         return Series(self.keys[position], commits, values, low, high)
+
+    def newest_value(self, position: int) -> float:
+        """The last of a series' values."""
+        return float(self._value[self._rows[self.stops[position] - 1]])
+
+    def lay_out(self, column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """A column of the table as `commits` lies: series i from starts[i] to stops[i]."""
+        found: npt.NDArray[Any] = column[self._rows]
+        return found
 
     def newest_rows(self, df: pd.DataFrame, most: int) -> pd.DataFrame:
         """The rows of the table that hold each series' newest values, `most` of each at most."""
@@ -102,7 +106,7 @@ class SeriesStore:
         return self._take(df, [self._rows[self.starts[p] : self.stops[p]] for p in positions])
 
     def _take(self, df: pd.DataFrame, parts: list[Indices]) -> pd.DataFrame:
-        table = df.take(np.sort(np.concatenate(parts)) if parts else np.zeros(0, np.int64))
+        table = df.take(np.sort(np.concatenate(parts)).astype(np.int64) if parts else np.zeros(0, np.int64))
         table.attrs = df.attrs
         return table
 

@@ -37,6 +37,7 @@ from mlxcache.dashboard.retired import retired_series
 from mlxcache.dashboard.series_store import SeriesStore
 from mlxcache.dashboard.suite_data import KEEP_COMMITS
 from mlxcache.dashboard.suite_pages import suite_sections, write_suite_pages
+from mlxcache.history.by_series import BySeries
 
 # How many figures a build draws at most unless told otherwise: each takes about a third of a second.
 FIGURES: Final = 24
@@ -67,6 +68,7 @@ def build_site(
     address: str = "",
     figures: int | None = FIGURES,
     notices: Iterable[str] = (),
+    laid_out: BySeries | None = None,
 ) -> Built:
     """Write the site of a history table and its changes.
 
@@ -80,6 +82,7 @@ def build_site(
         address: where the site will be served, for absolute links in the feed and in texts to paste.
         figures: how many figures to draw at most that are not there yet; None draws all.
         notices: what else a reader should know.
+        laid_out: `series_table.lay_out(df)`, where somebody has it already.
 
     Raises:
         output.SiteError: the folder holds something else.
@@ -88,7 +91,7 @@ def build_site(
     started = time.monotonic()
     out = Output(folder)
     repository = Repository(repo, branch, df.attrs.get("commits", {}))
-    store = SeriesStore(df)
+    store = SeriesStore(df, laid_out)
     retired = retired_series(store, df.attrs.get("commits", {}))
     events = group_changes(changes, retired)
     name = title or repository.name or "Benchmarks"

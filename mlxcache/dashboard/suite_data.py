@@ -11,7 +11,7 @@ They look at names of parameters only, so any suite that has such parameters get
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -78,6 +78,16 @@ class Curve:
     slope: float
     exponent: float
 
+    @property
+    def name(self) -> str:
+        """What tells it from all other curves of a commit."""
+        return curve_name(self.benchmark, self.parameter, self.fixed)
+
+
+def curve_name(benchmark: str, parameter: str, fixed: str) -> str:
+    """See `Curve.name`."""
+    return f"{benchmark}\0{parameter}\0{fixed}"
+
 
 def param_names(df: pd.DataFrame, benchmark: str) -> tuple[str, ...]:
     """A benchmark's parameters that have a column."""
@@ -97,9 +107,11 @@ def benchmarks_with(df: pd.DataFrame, *wanted: str) -> list[str]:
 
 def rows_of(df: pd.DataFrame, benchmark: str) -> pd.DataFrame:
     """A benchmark's values with its parameters as text columns of their own names."""
+    # Without what is known of the table, which pandas would copy at every step.
     mask = (df["benchmark"] == benchmark).to_numpy() & (df["status"] == "ok").to_numpy()
     names = param_names(df, benchmark)
     part = df.loc[mask, [*PLACE, "value", "ci_low", "ci_high", "unit", *(f"param_{name}" for name in names)]]
+    part.attrs = {}
     part = part.rename(columns={f"param_{name}": f"p:{name}" for name in names})
     for column in ["machine", "env", "commit", "unit", *(f"p:{name}" for name in names)]:
         part[column] = part[column].astype("str")
@@ -277,32 +289,68 @@ def _limit_shares(df: pd.DataFrame, machine: str, env: str, commit_index: int) -
     return {}
 
 
-def curves(df: pd.DataFrame, machine: str, env: str, commit_index: int, most: int = 200) -> list[Curve]:
-    """Every benchmark against every numeric parameter with three values or more that span a factor of four."""
-    found: list[Curve] = []
+class Rows:
+    """Each benchmark's rows by place, looked up once for all commits of a table."""
+
+    def __init__(self, df: pd.DataFrame) -> None:
+        self._df = df
+        self._known: dict[str, dict[tuple[str, str, int], list[dict[str, Any]]]] = {}
+
+    def at(self, benchmark: str, machine: str, env: str, commit_index: int) -> list[dict[str, Any]]:
+        """As `rows_of` has them, in the table's order."""
+        if benchmark not in self._known:
+            places: dict[tuple[str, str, int], list[dict[str, Any]]] = {}
+            for row in _records(rows_of(self._df, benchmark)):
+                places.setdefault((row["machine"], row["env"], int(row["commit_index"])), []).append(row)
+            self._known[benchmark] = places
+        return self._known[benchmark].get((machine, env, commit_index), [])
+
+
+def curves(
+    df: pd.DataFrame,
+    machine: str,
+    env: str,
+    commit_index: int,
+    most: int = 200,
+    *,
+    rows: Rows | None = None,
+    known: Collection[str] = (),
+) -> list[Curve]:
+    """Every benchmark against every numeric parameter with three values or more that span a factor of four.
+
+    At most so many, less those whose names are `known`. `rows` are those of `df`, to share between commits.
+    """
+    source = rows or Rows(df)
+    found: list[Curve | None] = []
     for benchmark in benchmarks_with(df):
         names = param_names(df, benchmark)
         if not names or len(found) >= most:
             continue
-        part = _at(rows_of(df, benchmark), machine, env, commit_index)
+        part = source.at(benchmark, machine, env, commit_index)
         for name in names:
-            texts = set(part[f"p:{name}"])
+            texts = {row[f"p:{name}"] for row in part}
             numbers = sorted(float(text) for text in texts if is_number(text) and float(text) > 0)
             if len(numbers) < 3 or len(numbers) < len(texts) or numbers[-1] < _SMALLEST_SPAN * numbers[0]:
                 continue
             others = [other for other in names if other != name]
-            for fixed, rows in part.groupby([f"p:{other}" for other in others] or ["unit"], sort=False):
-                if len(rows) < 3:
+            groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+            for row in part:
+                groups.setdefault(tuple(row[f"p:{other}"] for other in others), []).append(row)
+            for fixed, group in groups.items():
+                # Where a row lacks a parameter, it is of another shape of the benchmark.
+                if len(group) < 3 or not all(isinstance(value, str) for value in fixed):
                     continue
-                label = ", ".join(f"{o} {v}" for o, v in zip(others, fixed, strict=False))
-                found.append(_curve(benchmark, name, label, rows))
-    return found[:most]
+                label = ", ".join(f"{o} {v}" for o, v in zip(others, fixed, strict=True))
+                wanted = curve_name(benchmark, name, label) not in known
+                found.append(_curve(benchmark, name, label, group) if wanted else None)
+    return [curve for curve in found[:most] if curve is not None]
 
 
-def _curve(benchmark: str, name: str, label: str, rows: pd.DataFrame) -> Curve:
-    points = sorted(zip(rows[f"p:{name}"].astype(float), rows["value"].astype(float), strict=True))
+def _curve(benchmark: str, name: str, label: str, rows: Sequence[Mapping[str, Any]]) -> Curve:
+    points = sorted((float(row[f"p:{name}"]), float(row["value"])) for row in rows)
     x, y = np.array([p[0] for p in points]), np.array([p[1] for p in points])
     slope = float(np.polyfit(x, y, 1)[0])
     exponent = float(np.polyfit(np.log(x), np.log(y), 1)[0])
-    unit = str(rows["unit"].iloc[0])
-    return Curve(benchmark, name, label, unit, tuple(x.tolist()), tuple(y.tolist()), slope, exponent)
+    return Curve(
+        benchmark, name, label, str(rows[0]["unit"]), tuple(x.tolist()), tuple(y.tolist()), slope, exponent
+    )

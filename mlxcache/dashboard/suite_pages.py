@@ -7,7 +7,7 @@ along.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -26,6 +26,7 @@ from mlxcache.dashboard.suite_data import (
     HeatMap,
     Race,
     Ratio,
+    Rows,
     benchmarks_with,
     curves,
     newest_commits,
@@ -64,15 +65,18 @@ class Section:
 def suite_sections(df: pd.DataFrame) -> dict[str, Section]:
     """The pages that this table has data for, by the name of their file."""
     found: dict[str, Section] = {}
-    shown = _collect(
-        df, benchmarks_with(df, "path"), lambda *at: [*path_maps(df, *at), *option_maps(df, *at)], older=True
-    )
+
+    def maps(*at: Any, known: Collection[str]) -> list[HeatMap]:
+        return [*path_maps(df, *at), *option_maps(df, *at)]
+
+    shown = _collect(df, benchmarks_with(df, "path"), maps, older=True)
     if shown:
         found["paths"] = Section("Two paths", "paths.html", shown)
-    shown = _collect(df, benchmarks_with(df, "cache"), lambda *at: races(df, *at))
+    shown = _collect(df, benchmarks_with(df, "cache"), lambda *at, known: races(df, *at))
     if shown:
         found["peers"] = Section("Peers & limit", "peers.html", shown)
-    shown = _collect(df, benchmarks_with(df), lambda *at: curves(df, *at))
+    rows = Rows(df)
+    shown = _collect(df, benchmarks_with(df), partial(curves, df, rows=rows))
     if shown:
         found["scaling"] = Section("Scaling", "scaling.html", shown)
     return found
@@ -80,13 +84,16 @@ def suite_sections(df: pd.DataFrame) -> dict[str, Section]:
 
 def part_name(part: HeatMap | Race | Curve) -> str:
     """What tells a part of a page from all others."""
-    return f"{part.benchmark}\0{part.parameter}\0{part.fixed}" if isinstance(part, Curve) else part.title
+    return part.name if isinstance(part, Curve) else part.title
 
 
 def _collect(
     df: pd.DataFrame, benchmarks: Sequence[str], make: Callable[..., list[Any]], *, older: bool = False
 ) -> list[Shown]:
-    """What each of the newest places has to show; `older` takes their earlier commits as well."""
+    """What each of the newest places has to show; `older` takes their earlier commits as well.
+
+    `make` may leave out what is among the names `known`, unless `older` asks for it.
+    """
     if not benchmarks or len(benchmarks) > 2000:
         return []
     table = df.loc[df["benchmark"].isin(benchmarks).to_numpy() & (df["status"] == "ok").to_numpy()]
@@ -99,7 +106,7 @@ def _collect(
         seen_here: set[str] = set()
         for commit in commits:
             # A run of a part of the suite leaves the rest as new as it is.
-            parts = {part_name(part): part for part in make(machine, env, commit)}
+            parts = {part_name(part): part for part in make(machine, env, commit, known=frozenset(seen_here))}
             fresh = [part for name, part in parts.items() if name not in seen_here]
             stale = [part for name, part in parts.items() if name in seen_here]
             seen_here |= parts.keys()

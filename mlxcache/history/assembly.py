@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -38,8 +39,11 @@ def assemble(
     Takes the values out of the files on the way: a large tree has no memory for both.
     """
     table = _Table(files, cases, commits, extras)
-    for index in range(len(table.files)):
-        table.fill(index)
+    middle = len(table.files) // 2
+    with ThreadPoolExecutor(1) as pool:  # copying needs the interpreter for the least part of its time
+        rest = pool.submit(table.fill, range(middle, len(table.files)))
+        table.fill(range(middle))
+        rest.result()
     return table.frame()
 
 
@@ -51,7 +55,8 @@ class _Labels:
         self.code = {name: code for code, name in enumerate(self.names)}
 
     def column(self, n: int) -> Array:
-        return np.empty(n, code_type(len(self.names)))
+        # A single label's codes are all 0, which memory is before anybody touches it.
+        return (np.zeros if len(self.names) == 1 else np.empty)(n, code_type(len(self.names)))
 
 
 class _Table:
@@ -76,7 +81,7 @@ class _Table:
         for name in extras.params:
             self._of_case[f"param_{name}"] = (cases.param_codes[name], cases.param_names[name])
         self._columns = self._allocate(sum(map(len, files)))
-        self._filled = 0
+        self._ends = np.cumsum([len(file) for file in self.files]).tolist()
 
     def _rank(self, file: ResultFile) -> tuple[int, int, int, int]:
         head = file.parsed.head
@@ -121,26 +126,35 @@ class _Table:
             columns |= {"started_at": np.empty(n, "datetime64[ms]"), "duration": np.empty(n, np.float32)}
         return columns
 
-    def fill(self, index: int) -> None:
-        """Put one file's values into the columns, and take them out of the file."""
+    def fill(self, indices: Iterable[int]) -> None:
+        """Put the values of these files into the columns, and take them out of the files."""
+        cases: Places | None = None
+        meanings: dict[str, Array] = {}
+        for index in indices:
+            if self.files[index].cases is not cases:  # files that follow one another mostly share theirs
+                cases = self.files[index].cases
+                meanings = self._meanings(cases)
+            self._fill(index, meanings)
+
+    def _fill(self, index: int, meanings: dict[str, Array]) -> None:
         file = self.files[index]
         parsed, keep = file.parsed, file.keep
-        cases = file.cases if keep is None else file.cases[keep]
-        rows = slice(self._filled, self._filled + len(cases))
-        self._filled = rows.stop
+        rows = slice(self._ends[index] - len(file), self._ends[index])
         columns = {name: column[rows] for name, column in self._columns.items()}
 
         commit = self._commits[parsed.head.commit]
-        columns["machine"].fill(self._machines.code[file.kind])
+        if len(self._machines.names) > 1:
+            columns["machine"].fill(self._machines.code[file.kind])
         columns["commit"].fill(commit.index)
         columns["commit_index"].fill(commit.index)
         columns["commit_date"].fill(_date(commit.date_s))
-        columns["env"].fill(self._envs.code[parsed.head.env])
+        if len(self._envs.names) > 1:
+            columns["env"].fill(self._envs.code[parsed.head.env])
         columns["file"].fill(self._paths.code[file.path])
         if self._extras.host:
             columns["host"].fill(self._hosts.code[file.host])
-        for name, (codes, _) in self._of_case.items():
-            np.take(codes, cases, out=columns[name], mode="clip")  # no case is out of range
+        for name, codes in meanings.items():
+            columns[name][:] = codes if keep is None else codes[keep]
         for name, values in (
             ("series", self._series.numbers(index)),
             ("value", parsed.values),
@@ -158,6 +172,14 @@ class _Table:
             columns["started_at"][:] = _dates_ms(parsed.row_started_ms)[row]
             columns["duration"][:] = parsed.row_duration_s[row]
         file.parsed = _emptied(parsed)
+
+    def _meanings(self, cases: Places) -> dict[str, Array]:
+        """What the cases mean, column by column."""
+        # No case is out of range, except for -1, which is not kept.
+        return {
+            name: np.take(codes, cases, mode="clip") if len(codes) else np.zeros(len(cases), codes.dtype)
+            for name, (codes, _) in self._of_case.items()
+        }
 
     def _fill_spread(self, columns: dict[str, Array], spread: Spread, keep: slice | npt.NDArray[np.bool_]) -> None:
         if self._extras.quartiles:

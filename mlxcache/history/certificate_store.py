@@ -23,12 +23,19 @@ from mlxcache.history import detectors, noise, quiet
 from mlxcache.history.quiet import Certificate
 
 _ENTRY: Final = np.dtype(
-    [("key", "V16"), ("penalty", "<f8"), ("sigma", "<f8"), ("clipped", "<u4"), ("day", "<u4")]
+    [
+        ("key", "V16"),
+        ("penalty", "<f8"),
+        ("sigma", "<f8"),
+        ("excess", "<f8"),
+        ("clipped", "<u4"),
+        ("day", "<u4"),
+    ]
 )
 _PREFIX: Final = struct.Struct("<4sI32s")  # magic, CRC-32 of the entries, digest of the code
-_MAGIC: Final = b"mxq1"
+_MAGIC: Final = b"mxq2"
 _FORGOTTEN_DAYS: Final = 30
-_MOST: Final = 1_000_000  # 40 MB
+_MOST: Final = 1_000_000  # 48 MB
 
 
 class CertificateStore(dict[bytes, Certificate]):
@@ -39,9 +46,8 @@ class CertificateStore(dict[bytes, Certificate]):
         self._used: set[bytes] = set()
         self._added = False
         entries = _read(self._path)
-        names = ("penalty", "sigma", "clipped")
-        columns = (entries[name].tolist() for name in names)
-        super().__init__(zip(entries["key"].tolist(), map(Certificate, *columns), strict=True))
+        certificates = map(Certificate._make, entries[list(Certificate._fields)].tolist())
+        super().__init__(zip(entries["key"].tolist(), certificates, strict=True))
 
     def __setitem__(self, key: bytes, certificate: Certificate) -> None:
         self._used.add(key)
@@ -57,8 +63,8 @@ class CertificateStore(dict[bytes, Certificate]):
         mine = np.zeros(len(self._used), _ENTRY)
         keys = list(self._used)
         mine["key"] = np.array(keys, "V16")
-        for name in ("penalty", "sigma", "clipped"):
-            mine[name] = [getattr(self[key], name) for key in keys]
+        for name, column in zip(Certificate._fields, zip(*(self[key] for key in keys), strict=True), strict=True):
+            mine[name] = column
         mine["day"] = today
         # Another process may have written since; its entries stay, and of two for one piece ours.
         others = _read(self._path)

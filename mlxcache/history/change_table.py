@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +26,7 @@ from mlxcache.history.aftermath import (
     range_commits,
     without_documentation,
 )
+from mlxcache.history.by_series import BySeries
 from mlxcache.history.certificate_store import CertificateStore
 from mlxcache.history.confirmations import Confirmation
 from mlxcache.history.direction import direction_of, higher_is_better
@@ -34,15 +35,17 @@ from mlxcache.history.parse_cache import default_folder
 from mlxcache.history.segments import Change, Method
 from mlxcache.history.series_table import (
     KEY_COLUMNS,
+    Controls,
     Key,
     Task,
-    as_tasks,
+    commit_names,
     control_test,
     find_controls,
-    first_places,
+    keys_of,
+    lay_out,
     measured,
     median_controls,
-    series_keys,
+    tasks_of,
 )
 
 COLUMNS: Final = (
@@ -102,6 +105,7 @@ def change_points(
     jobs: int | None = None,
     cache: bool | str | os.PathLike[str] = True,
     show_progress: bool | None = None,
+    laid_out: BySeries | None = None,
 ) -> pd.DataFrame:
     """All changes in a history table, the newest first.
 
@@ -122,6 +126,7 @@ def change_points(
         cache: keep what is known of quiet series in the default folder (True, see
             `parse_cache.default_folder`), in this folder, or not at all (False). The outcome is the same.
         show_progress: None shows it where stderr is a terminal.
+        laid_out: `lay_out(df)`, where somebody has it already.
 
     Returns:
         One row a change:
@@ -153,18 +158,22 @@ def change_points(
         ValueError: a column is missing, or `control` is no regular expression.
     """
     chosen = method or Method()
-    table = measured(df)
-    keys = series_keys(table)
+    table = df if {"series", "commit_index"} <= set(df.columns) else measured(df, also=("status",))
+    by_number = lay_out(table) if laid_out is None else laid_out
+    keys, names = keys_of(table, by_number), commit_names(table)
     is_control_benchmark = control_test(control)
     if control == "median":
-        controls = median_controls(table, keys)
+        controls = median_controls(measured(table), keys)
+    elif any(is_control_benchmark(key.benchmark) for key in keys.values()):
+        controls = find_controls(measured(table), keys, is_control_benchmark)
     else:
-        controls = find_controls(table, keys, is_control_benchmark)
+        controls = Controls({})
+    values = replace(by_number, data=table["value"].to_numpy(np.float64)[by_number.data])
     reruns = list(confirmations)
     asked = {confirmation.key()[1:] for confirmation in reruns}
     tasks: list[Task] = []
     again: list[Task] = []
-    for task in as_tasks(table, keys, controls):
+    for task in tasks_of(values, keys, controls):
         # What was worth a rerun may be below the threshold of a page without one.
         (again if (*task.key[1:5],) in asked else tasks).append(task)
     store = CertificateStore(default_folder() if cache is True else Path(cache)) if cache is not False else None
@@ -174,7 +183,6 @@ def change_points(
     ]
     if store is not None:
         store.save()
-    names = _commit_names(table)
     facts = df.attrs.get("benchmarks", {})
     rows: list[dict[str, Any]] = []
     machine_rows: list[dict[str, Any]] = []
@@ -213,12 +221,6 @@ def _facts_of(benchmarks: Mapping[str, Any], name: str) -> Mapping[str, object] 
     entry = benchmarks.get(name)
     facts = getattr(entry, "facts", entry)
     return facts if isinstance(facts, Mapping) else None
-
-
-def _commit_names(table: pd.DataFrame) -> dict[int, str]:
-    indices, first = first_places(table["commit_index"].to_numpy())
-    names = table["commit"].take(first).astype("str")
-    return dict(zip(indices.tolist(), names, strict=True))
 
 
 def _rows_of(

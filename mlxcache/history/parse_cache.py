@@ -26,6 +26,7 @@ from mlxcache.history import asv_columns, asv_json, asv_results
 from mlxcache.history.asv_columns import Head, ParsedFile, Spread
 from mlxcache.history.asv_json import Fault
 from mlxcache.history.asv_results import parse_results
+from mlxcache.history.buffers import Blocks, Buffers
 
 # Parsing a smaller file takes no longer than looking its entry up.
 _WORTHWHILE_BYTES: Final = 32 * 1024
@@ -45,47 +46,49 @@ def default_folder() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """A results file's content, and the content of its entry if there is one."""
+    """A results file: what its entry holds, or its content where it has no sound entry."""
 
-    data: bytes
     filename: str
+    n_bytes: int
+    data: bytes
     entry: Path | None  # None: not to be kept
-    packed: bytes | None
+    parsed: ParsedFile | None
 
 
 class ParseCache:
     """The entries of one folder of result files; with no `folder` it only parses."""
 
-    def __init__(self, folder: Path | None, source: Path, *, spread: bool) -> None:
+    def __init__(self, folder: Path | None, source: Path, *, spread: bool, buffers: Buffers | None = None) -> None:
         self._spread = spread
         self._used: set[str] = set()
+        self._buffers = buffers if buffers is not None else Buffers()
         self._folder: Path | None = None
         if folder is not None:
             name = hashlib.sha256(os.fsencode(os.path.realpath(source))).hexdigest()[:20]
             self._folder = folder / "parsed" / name
 
     def fetch(self, path: Path) -> Fetched:
-        """Read a results file and its entry; may run in another thread than the rest.
+        """Read a results file or, where there is one, its entry; may run in several threads at once.
 
         Raises:
             OSError: the file cannot be read.
         """
-        data = path.read_bytes()
-        if self._folder is None or len(data) < _WORTHWHILE_BYTES:
-            return Fetched(data, path.name, None, None)
-        entry = self._folder / (_key(data, path.name) + (".spread" if self._spread else ".values"))
-        try:
-            return Fetched(data, path.name, entry, entry.read_bytes())
-        except OSError:
-            return Fetched(data, path.name, entry, None)
+        content = self._buffers.content.read(path)
+        n = len(content)
+        if self._folder is None or n < _WORTHWHILE_BYTES:
+            return Fetched(path.name, n, bytes(content), None, None)
+        entry = self._folder / (_key(content, path.name) + (".spread" if self._spread else ".values"))
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, struct.error):
+            parsed = _unpack(self._buffers.packed.read(entry), self._buffers.blocks, spread=self._spread)
+            return Fetched(path.name, n, b"", entry, parsed)
+        return Fetched(path.name, n, bytes(content), entry, None)
 
     def parse(self, fetched: Fetched) -> tuple[ParsedFile, bool]:
         """The parsed file, and whether it had to be parsed for want of a sound entry."""
         if fetched.entry is not None:
             self._used.add(fetched.entry.stem)
-        if fetched.packed is not None:
-            with contextlib.suppress(ValueError, KeyError, TypeError, struct.error):
-                return _unpack(fetched.packed, spread=self._spread), False
+        if fetched.parsed is not None:
+            return fetched.parsed, False
         parsed = parse_results(fetched.data, fetched.filename, spread=self._spread)
         if fetched.entry is not None:
             _store(fetched.entry, _pack(parsed))
@@ -117,7 +120,7 @@ def _parser_digest() -> bytes:
     return digest.digest()
 
 
-def _key(data: bytes, filename: str) -> str:
+def _key(data: bytes | memoryview, filename: str) -> str:
     digest = hashlib.sha256(_parser_digest())
     digest.update(os.fsencode(filename) + b"\0")
     digest.update(data)
@@ -173,17 +176,16 @@ def _pack(parsed: ParsedFile) -> bytes:
     return _PREFIX.pack(_MAGIC, zlib.crc32(body), len(text)) + body
 
 
-def _unpack(payload: bytes, *, spread: bool) -> ParsedFile:
+def _unpack(payload: memoryview, blocks: Blocks, *, spread: bool) -> ParsedFile:
     """The reverse of `_pack`; ValueError and the like for anything else."""
     magic, checksum, text_length = _PREFIX.unpack_from(payload)
-    body = memoryview(payload)[_PREFIX.size :]
+    body = payload[_PREFIX.size :]
     if magic != _MAGIC or zlib.crc32(body) != checksum:
         raise ValueError("damaged")
     about = json.loads(bytes(body[:text_length]))
     n, rows, n_samples = about["n"], about["rows"], about["samples"]
     layout_end = text_length + about["layout"]
-    # A copy, so that the table's values do not keep the entry's text in memory.
-    arrays = bytes(body[layout_end:])
+    arrays = blocks.copy(body[layout_end:])
     position = 0
 
     def take(kind: str, count: int) -> np.ndarray[tuple[int], np.dtype[np.generic]]:

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from mlxcache.history.asv_columns import OK, UNUSABLE, ParsedFile
 from mlxcache.history.asv_facts import Benchmark, read_benchmarks, read_machine
 from mlxcache.history.asv_json import Fault, readable
+from mlxcache.history.buffers import Buffers
 from mlxcache.history.cases import Cases, Places
 from mlxcache.history.machines import Rule, kind_of
 from mlxcache.history.parse_ahead import ParseAhead
@@ -31,8 +32,9 @@ from mlxcache.history.tree import MachineFolder
 # what a results file repeats of its machine.json
 _MACHINE_FIELDS: Final = frozenset({"os", "arch", "cpu", "num_cpu", "ram"})
 
-# How much is read before it is needed: enough to keep a thread busy, whatever the size of the files.
-_AHEAD_BYTES: Final = 4 * 1024 * 1024
+# How much is read before it is needed: enough to keep the readers busy, whatever the size of the files.
+_AHEAD_BYTES: Final = 8 * 1024 * 1024
+_READERS: Final = 2
 
 
 @dataclass(slots=True)
@@ -88,17 +90,18 @@ class Reader:
                 parsed, missed = cache.parse(content)
                 self._add(path, parsed, folder, facts)
                 if missed:
-                    ahead.missed(len(content.data), partial(_paths, work, index + 1))
+                    ahead.missed(content.n_bytes, partial(_paths, work, index + 1))
 
     def _fetch_ahead(
         self, work: Sequence[tuple[MachineFolder, Path]]
     ) -> Iterator[tuple[MachineFolder, Path, ParseCache, Future[Fetched]]]:
-        """The work with its files' contents, which a thread reads and hashes while others are parsed."""
+        """The work with its files' contents, which threads read and hash while others are parsed."""
         waiting: deque[tuple[MachineFolder, Path, ParseCache, Future[Fetched]]] = deque()
         sizes: deque[int] = deque()
-        with ThreadPoolExecutor(1) as pool:
+        buffers = Buffers()
+        with ThreadPoolExecutor(_READERS) as pool:
             for folder, files in groupby(work, key=lambda item: item[0]):
-                cache = ParseCache(self._cache, folder.path, spread=self._spread)
+                cache = ParseCache(self._cache, folder.path, spread=self._spread, buffers=buffers)
                 for _, path in files:
                     waiting.append((folder, path, cache, pool.submit(cache.fetch, path)))
                     sizes.append(_size(path))

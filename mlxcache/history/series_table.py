@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -12,8 +11,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-import scipy.sparse
 
+from mlxcache.history.by_series import BySeries, Indices, by_series
 from mlxcache.history.control import Control, is_control
 from mlxcache.history.noise import FloatArray
 
@@ -22,8 +21,8 @@ _NEEDED: Final = frozenset({*KEY_COLUMNS, "commit", "value", "status"})
 _USED: Final = (*KEY_COLUMNS, "commit", "commit_index", "value", "series")
 
 _ENOUGH_FOR_MEDIAN: Final = 5
+_BLOCK: Final = 2**18  # rows
 
-Indices = npt.NDArray[np.int32 | np.int64]
 ControlTest = Callable[[str], bool]
 
 
@@ -47,7 +46,7 @@ class Task:
 
     number: int
     key: Key
-    commits: Indices
+    commits: npt.NDArray[np.integer[Any]]
     values: FloatArray
     controls: tuple[Control, ...]
 
@@ -58,15 +57,12 @@ def measured(df: pd.DataFrame, also: Collection[str] = ()) -> pd.DataFrame:
     Of the columns those that a series needs, and of `also` those that are there. Raises ValueError naming the
     columns that are missing.
     """
-    missing = sorted(_NEEDED - set(df.columns))
-    if missing:
-        raise ValueError(f"the table lacks {', '.join(missing)}; expected what mlxcache.history.load returns")
-    value = df["value"].to_numpy(np.float64)
+    _require(df, _NEEDED)
     # Only the columns that are used: the table may have ten million rows.
     columns = [name for name in (*_USED, *also) if name in df.columns]
     if "commit_index" not in columns:
         columns.append("commit_date")
-    usable = (df["status"] == "ok").to_numpy() & np.isfinite(value)
+    usable = has_number(df)
     # Column by column, because a frame's own selection makes an index as large as two columns.
     table = pd.DataFrame({name: df[name].array[usable] for name in columns}, copy=False)
     if "series" not in table.columns:
@@ -79,6 +75,51 @@ def measured(df: pd.DataFrame, also: Collection[str] = ()) -> pd.DataFrame:
     return table
 
 
+def _require(df: pd.DataFrame, columns: Collection[str]) -> None:
+    missing = sorted(set(columns) - set(df.columns))
+    if missing:
+        raise ValueError(f"the table lacks {', '.join(missing)}; expected what mlxcache.history.load returns")
+
+
+def has_number(df: pd.DataFrame) -> npt.NDArray[np.bool_]:
+    """Which rows hold a number."""
+    status = df["status"].array
+    if isinstance(status, pd.Categorical):
+        fine = np.asarray(status.codes) == (status.categories.get_loc("ok") if "ok" in status.categories else -2)
+    else:
+        fine = (df["status"] == "ok").to_numpy()
+    found: npt.NDArray[np.bool_] = fine & np.isfinite(df["value"].to_numpy(np.float64))
+    return found
+
+
+def lay_out(df: pd.DataFrame) -> BySeries:
+    """Where a table that `load` returned has each series; `data` are rows, and those without a number series -1.
+
+    Raises:
+        ValueError: a column is missing.
+    """
+    _require(df, ("series", "commit_index", "value", "status"))
+    # Nothing is left out, since each selection of ten million rows costs as much as laying them out.
+    series = np.where(has_number(df), df["series"].to_numpy(), -1)
+    rows = np.arange(len(df), dtype=np.int32 if len(df) < 2**31 else np.int64)
+    return by_series(series, df["commit_index"].to_numpy(), rows)
+
+
+def keys_of(df: pd.DataFrame, laid_out: BySeries) -> dict[int, Key]:
+    """Series number to key, for the series that have a number."""
+    measured_ones = laid_out.numbers >= 0
+    first = laid_out.data[laid_out.starts[measured_ones]]
+    columns = [df[name].take(first).astype("str").tolist() for name in KEY_COLUMNS]
+    numbers = laid_out.numbers[measured_ones].tolist()
+    return {number: Key(*values) for number, *values in zip(numbers, *columns, strict=True)}
+
+
+def commit_names(df: pd.DataFrame) -> dict[int, str]:
+    """commit_index to name."""
+    indices, first = first_places(df["commit_index"].to_numpy())
+    return dict(zip(indices.tolist(), df["commit"].take(first).astype("str"), strict=True))
+
+
 def series_keys(table: pd.DataFrame) -> dict[int, Key]:
     """Series number to key."""
     numbers, first = first_places(table["series"].to_numpy())
@@ -89,27 +130,23 @@ def series_keys(table: pd.DataFrame) -> dict[int, Key]:
 def first_places(numbers: npt.NDArray[np.integer[Any]]) -> tuple[Indices, Indices]:
     """The distinct numbers in ascending order and where each occurs first, as `np.unique` has it."""
     n = len(numbers)
+    if n and numbers.min() >= 0 and numbers.max() <= n and not bool((numbers[1:] < numbers[:-1]).any()):
+        # In order, as commits are: nearly all of the search is over before the first comparison.
+        every = np.arange(int(numbers.max()) + 1)
+        place = np.searchsorted(numbers, every.astype(numbers.dtype))
+        found = every[numbers[place] == every]
+        return found, place[found]
     if not n or numbers.min() < 0 or numbers.max() > n:
         values, first = np.unique(numbers, return_index=True)
         return values.astype(np.int64), first
-    # Small numbers need no sorting.
+    # Small numbers need no sorting, and most are seen long before the last row.
     place = np.full(int(numbers.max()) + 1, -1, np.int64)
-    place[numbers[::-1]] = np.arange(n - 1, -1, -1)
+    for start in range(0, n, _BLOCK):
+        block = numbers[start : start + _BLOCK]
+        new = np.flatnonzero(place[block] < 0)[::-1]
+        place[block[new]] = start + new
     found = np.flatnonzero(place >= 0)
     return found, place[found]
-
-
-def _order(series: npt.NDArray[np.integer[Any]], commits: Indices) -> Indices:
-    """What sorts the rows by series and then by commit."""
-    n = len(series)
-    if n >= 2**31 or series.min() < 0 or series.max() > n or bool((commits[1:] < commits[:-1]).any()):
-        return np.lexsort((commits, series))
-    # The rows are in the order of commits, as `load` leaves them, so counting does it: it is how a sparse
-    # matrix of series by row number is laid out.
-    entries = (np.ones(n, np.int8), (series.astype(np.int32), np.arange(n, dtype=np.int32)))
-    laid_out = scipy.sparse.csr_array(entries, shape=(int(series.max()) + 1, n))
-    order: Indices = laid_out.indices
-    return order
 
 
 def control_test(control: str | None) -> ControlTest:
@@ -136,7 +173,7 @@ class Controls:
 
     values: Mapping[tuple[str, str], Mapping[str, Mapping[int, float]]]
 
-    def beside(self, key: Key, commits: Indices) -> tuple[Control, ...]:
+    def beside(self, key: Key, commits: npt.NDArray[np.integer[Any]]) -> tuple[Control, ...]:
         """What ran beside a series, at its commits; a control has none beside itself."""
         known = self.values.get((key.machine, key.env), {})
         if key.benchmark in known:
@@ -194,26 +231,29 @@ def median_controls(table: pd.DataFrame, keys: Mapping[int, Key]) -> Controls:
 
 
 def as_tasks(table: pd.DataFrame, keys: Mapping[int, Key], controls: Controls) -> list[Task]:
-    """Every series of the table, in the order of their numbers."""
-    series = table["series"].to_numpy()
-    commits = table["commit_index"].to_numpy()
-    values = table["value"].to_numpy(np.float64)
-    if not len(series):
-        return []
-    order = _order(series, commits)
-    series, commits, values = series[order], commits[order], values[order]
-    bounds = np.flatnonzero(np.concatenate([[True], series[1:] != series[:-1], [True]]))
+    """Every series of a table that `measured` returned, in the order of their numbers."""
+    series, commits = table["series"].to_numpy(), table["commit_index"].to_numpy()
+    return tasks_of(by_series(series, commits, table["value"].to_numpy(np.float64)), keys, controls)
+
+
+def tasks_of(laid_out: BySeries, keys: Mapping[int, Key], controls: Controls) -> list[Task]:
+    """Every series that has a key, in the order of their numbers; `data` are values."""
+    columns = (laid_out.numbers, laid_out.starts, laid_out.stops, laid_out.repeats)
     tasks = []
-    for start, stop in itertools.pairwise(bounds.tolist()):
-        where, what = commits[start:stop], values[start:stop]
-        if not bool((where[1:] > where[:-1]).all()):
+    for number, start, stop, repeats in zip(*(column.tolist() for column in columns), strict=True):
+        if number not in keys:
+            continue
+        where, what = laid_out.commits[start:stop], laid_out.data[start:stop]
+        if repeats:
             where, what = _one_a_commit(where, what)
-        number = int(series[start])
-        tasks.append(Task(number, keys[number], where, what, controls.beside(keys[number], where)))
+        key = keys[number]
+        tasks.append(Task(number, key, where, what, controls.beside(key, where)))
     return tasks
 
 
-def _one_a_commit(commits: Indices, values: FloatArray) -> tuple[Indices, FloatArray]:
+def _one_a_commit(
+    commits: npt.NDArray[np.integer[Any]], values: FloatArray
+) -> tuple[npt.NDArray[np.integer[Any]], FloatArray]:
     """The median where a commit was measured more than once."""
     names, starts = np.unique(commits, return_index=True)
     pieces = np.split(values, starts[1:])

@@ -10,11 +10,14 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import html5lib
+import pandas as pd
 import pytest
 
 from mlxcache.cli import main
 from mlxcache.dashboard.output import LIST_NAME, SiteError
 from mlxcache.dashboard.site import build_site
+from mlxcache.history import change_points, load, parse_cache
+from mlxcache.history.series_table import lay_out
 from tests.dashboard.site_trees import HOSTILE, commit, judged, write_benchmarks, write_file, write_story
 
 
@@ -115,6 +118,33 @@ def test_a_second_build_writes_only_what_changed(tmp_path: Path) -> None:
     figures = [path for path in stamp if path.suffix == ".png"]
     assert set(figures) <= set(same)
     assert (site / "static" / "plotly.min.js") in same
+
+
+def test_a_warm_build_is_what_a_cold_one_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After files came and went, caches and an earlier site leave the same table, changes and files behind."""
+    monkeypatch.setattr(parse_cache, "_WORTHWHILE_BYTES", 0)
+    results, site, cache = write_story(tmp_path / "results", 24), tmp_path / "site", tmp_path / "cache"
+    for step, numbers in enumerate([(), (24, 25), (26,), (27,)]):
+        for number in numbers:
+            worse = 1.0 + 0.5 * (number > 25)
+            write_file(results, number, {"bump.time_work": 5e-4 * worse, "many.time_x": [1e-3] * 900},
+                       params={"many.time_x": [[str(i) for i in range(900)]]})  # fmt: skip
+        if step == 3:
+            next(results.glob("*/00000005-*.json")).unlink()
+        df = load(results, cache=cache)
+        laid_out = lay_out(df)
+        changes = change_points(df, cache=cache, laid_out=laid_out)
+        build_site(df, changes, site, laid_out=laid_out, figures=0)
+        cold = load(results, cache=False)
+        pd.testing.assert_frame_equal(df, cold)
+        cold_changes = change_points(cold, cache=False)
+        pd.testing.assert_frame_equal(changes, cold_changes)
+        fresh = tmp_path / f"fresh-{step}"
+        build_site(cold, cold_changes, fresh, figures=0)
+        made = [path.relative_to(fresh) for path in fresh.rglob("*") if path.is_file() and path.name != LIST_NAME]
+        assert len(made) > 15
+        assert [path for path in made if (site / path).read_bytes() != (fresh / path).read_bytes()] == []
+    assert any(cache.rglob("*.values"))
 
 
 def test_a_page_keeps_its_address_when_its_change_is_gone(tmp_path: Path) -> None:

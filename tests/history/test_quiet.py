@@ -54,13 +54,37 @@ def test_certificates_change_nothing_while_series_grow() -> None:
     """Value by value, what is loud with all the certificates so far is what is loud without any."""
     whole = [some_series(700, seed) for seed in range(40)]
     certificates: dict[bytes, Certificate] = {}
-    held = 0
+    added = 0
     for n in range(560, 700, 4):
         known = len(certificates)
         xs = [x[:n] for x in whole]
         assert loud(xs, DETECTOR, certificates) == loud(xs, DETECTOR, {})
-        held += len(certificates) == known
-    assert held > 15  # of 35 steps, of which few fill a piece
+        added += len(certificates) - known if n > 560 else 0
+    assert added < 0.3 * 34 * len(whole)  # newest pieces are certified anew after 16 values
+
+
+@pytest.mark.parametrize("step", [1, 3, 17, 40])
+def test_newest_pieces_are_as_without_certificates(step: int) -> None:
+    """However many values come at once, up to where a piece is full, and also where the newest ones are loud."""
+    whole = [some_series(330, 1_000 + seed) for seed in range(60)]
+    for x in whole[::3]:
+        x[290:] += 0.05
+    certificates: dict[bytes, Certificate] = {}
+    for n in range(8 if step > 1 else 200, 330, step):
+        xs = [x[:n] for x in whole]
+        assert loud(xs, DETECTOR, certificates) == loud(xs, DETECTOR, {})
+    assert any(certificate.excess > 0 for certificate in certificates.values())
+
+
+def test_an_excess_grows_with_what_clipping_moves() -> None:
+    """(sqrt(k p + e) + d)**2 is at most k (sqrt(p) + d)**2 and the excess given here."""
+    certificate = Certificate(penalty=10.0, sigma=1.0, clipped=4, excess=2.0)
+    moved = certificate.moved(1.05, 3.0)
+    assert moved == pytest.approx(0.3)
+    for k in range(1, 20):
+        gain = (np.sqrt(10.0 * k + 2.0) + moved) ** 2
+        assert gain <= k * (np.sqrt(10.0) + moved) ** 2 + certificate.excess_at(1.05, 3.0)
+    assert certificate.excess_at(1.0, 3.0) == 2.0
 
 
 def test_certificates_do_not_cover_louder_values_or_smaller_sigmas() -> None:
@@ -120,7 +144,7 @@ def test_a_damaged_store_is_as_good_as_none(own_cache_folder: Path, damage: str)
     path.write_bytes(bad[damage])
     assert not CertificateStore(own_cache_folder)
     pd.testing.assert_frame_equal(change_points(quiet_table(600)), expected)
-    assert len(CertificateStore(own_cache_folder)) == (len(good) - 40) // 40
+    assert len(CertificateStore(own_cache_folder)) == (len(good) - 40) // 48
 
 
 def test_the_store_does_without_a_folder_that_can_be_written(tmp_path: Path) -> None:
