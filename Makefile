@@ -73,7 +73,7 @@ confirm: $(READY) ## measure this machine's candidates in RESULTS again
 proof-small: $(READY) ## plant slowdowns in a clone and see that the chain names them (minutes)
 	$(BIN)/python tools/proof.py --size small
 
-proof-large: $(READY) ## the same with 36 of them among 200 quiet commits (hours; goes on in .asv/proof)
+proof-large: $(READY) ## the same with 34 of them among 270 quiet commits (an hour or two; goes on in .asv/proof)
 	$(BIN)/python tools/proof.py --size large --folder .asv/proof
 
 wheel: $(READY) ## build the wheel into dist/

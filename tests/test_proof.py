@@ -86,7 +86,7 @@ def test_what_is_planted_fits_the_code(plant: Plant) -> None:
 
 
 def test_the_line_of_commits_is_as_planned(tmp_path: Path) -> None:
-    """Each plant but the last is taken back, the tree ends with the last one alone, pulls branch off the end."""
+    """Each plant but the last is taken back, the tree ends with the last one alone, pulls branch off the start."""
     clone = tmp_path / "clone"
     for name in ("mlxcache/sequence.py", "mlxcache/positions.py", "mlxcache/pool.py", "docs/a.md", "tests/t.py"):
         (clone / name).parent.mkdir(parents=True, exist_ok=True)
@@ -102,7 +102,7 @@ def test_the_line_of_commits_is_as_planned(tmp_path: Path) -> None:
     text = (clone / "mlxcache" / "sequence.py").read_text()
     assert plants["wait 20%"].code in text
     assert plants["wait 5%"].code not in text
-    pulls = make_pulls(clone, size, plants)
+    pulls = make_pulls(clone, made[0].commit, size, plants)
     assert [name for name, _ in pulls] == ["held slice", "quiet"]
-    assert proof.git(clone, "rev-parse", f"{pulls[0][1]}^") == made[-1].commit
+    assert proof.git(clone, "rev-parse", f"{pulls[0][1]}^") == made[0].commit
     assert proof.git(clone, "rev-parse", "main-line") == made[-1].commit
