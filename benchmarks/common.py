@@ -272,7 +272,10 @@ def timed(step: Callable[[], object], reset: Callable[[], object] | None = None)
     return call
 
 
-def ratio(mine: Callable[[], float], other: Callable[[], float], rounds: int = 400) -> float:
-    """What `mine` takes over what `other` takes, interleaved in one process."""
+def ratio(mine: Callable[[], float], other: Callable[[], float], rounds: int = 1000) -> float:
+    """What `mine` takes over what `other` takes, interleaved in one process.
+
+    How well that repeats, by the number of pairs and with other estimators: `tools/estimators.py`.
+    """
     a, b = interleaved([mine, other], rounds)
     return low(a) / low(b)

@@ -139,7 +139,7 @@ def kinds(step_ns: float, overhead_ns: float, writes_ns: float, writes_overhead_
 class Size:
     """What one run does: plants of the history, quiet commits between, plants judged as pull requests.
 
-    `rounds` are pairs of a rerun or a pull request; each commit of the history takes `passes` through `bench`.
+    `rounds` are pairs of a rerun or a pull request; each commit of the history takes one pass through `bench`.
     """
 
     history: tuple[str, ...]
@@ -147,7 +147,6 @@ class Size:
     pulls: tuple[str, ...]
     rounds: int
     bench: tuple[str, ...]
-    passes: int = 2
 
 
 RELATIVE = r"^decode\.Relative\.track_over_control\('int32', 128, 1024\)"
@@ -173,9 +172,8 @@ SIZES = {
         IN_THE_STEP + WAITS * 5,
         4,
         ("wait 5%",) * 20 + ("wait 10%",) * 5 + ("wait 20%",) * 5 + STRUCTURAL + ("quiet",) * 20,
-        12,
+        8,
         (RELATIVE,),
-        3,
     ),
 }
 
@@ -412,9 +410,7 @@ class Proof:
         arguments = [
             f"HASHFILE:{self.folder / 'commits.txt'}",
             "--rounds",
-            str(self.size.passes),
-            # One commit after the other, as CI measures them: interleaving would install each once a pass.
-            "--no-interleave-rounds",
+            "1",
             "--skip-existing-successful",
             *bench,
         ]
