@@ -15,8 +15,8 @@ from typing import Protocol
 import mlx.core as mx
 import numpy as np
 
-# Bytes from which rows are rolled by MLX's gather, which copies each row whole: 73 us where a copy in pieces of
-# eight bytes takes 89 and of two 181.
+# Bytes from which rows are rolled by MLX's gather, which copies each row whole: 69 us where a copy in pieces of
+# eight bytes takes 81 and of two 190 (docs/profiles.md).
 LONG_ROW = 1024
 
 

@@ -3,8 +3,8 @@
     taskset -c 1 python -m tools.estimators                        # a quiet machine
     taskset -c 1 python -m tools.estimators --busy 8 --seconds 40  # beside eight processes that burn a core each
 
-Pairs are taken in turn, A B B A, as `benchmarks.common.ratio` does; each estimator is applied to one group of pairs
-after the other. Shown is the standard deviation of the groups' log ratios in per cent: what two runs differ by.
+Pairs are taken in turn, A B B A, as `benchmarks.common.ratio` does; each estimator is applied to one group of
+pairs after the other. Shown is the standard deviation of the groups' log ratios: what two runs differ by.
 """
 
 from __future__ import annotations

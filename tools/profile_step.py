@@ -28,8 +28,11 @@ from benchmarks import model as models
 from benchmarks.common import DTYPE, HEAD_DIM, HEADS, LAYERS, ours, position_tensor, random_tokens
 from mlxcache import CacheConfig, LayerConfig, LayerPolicy, MLXCellCache, MLXSequenceCache, host_positions
 from mlxcache.layer_caches import CellLayerCache, SequenceLayerCache
+from mlxcache.layout import RingGeometry
+from mlxcache.pool import Pool
 
 CONTEXT = 1024
+GROUPS = ("decode", "ring", "roll", "batch", "quantised", "model")
 
 
 class Arm(NamedTuple):
@@ -168,6 +171,22 @@ def _adapted(config: CacheConfig) -> Arm:
     return _prompt_cache(lambda: SequenceLayerCache.over(MLXSequenceCache(config)))
 
 
+def _roll(how: str) -> Arm:
+    """K or V of one ring of window 256, rolled: by the pool, or as one copy of pieces of so many bytes."""
+    ring = RingGeometry.of(LayerPolicy.ring(256), None)
+    shift = ring.slots // ring.unit // 2 * ring.unit
+    pool = Pool(ring.slots, ring.slots, HEADS, HEAD_DIM, DTYPE)
+
+    def build() -> list[Any]:
+        if how == "rows":
+            pool.roll(shift)
+            return [pool.array]
+        cells = pool.array.view(mx.uint64) if how == "eight" else pool.array
+        return [mx.concatenate([cells[:, :, shift:], cells[:, :, :shift]], axis=2)]
+
+    return Arm(build, lambda: None)
+
+
 def _arms(group: str) -> Iterator[tuple[str, Callable[[], Arm]]]:
     from mlx_lm.models.cache import KVCache
 
@@ -182,6 +201,10 @@ def _arms(group: str) -> Iterator[tuple[str, Callable[[], Arm]]]:
     elif group == "ring":
         yield "bare loop, 256", lambda: _bare(512, 256)
         yield "ring 256, int32", lambda: _sequence("int32", 256)
+    elif group == "roll":
+        yield "roll, rows (used)", lambda: _roll("rows")
+        yield "roll, eight bytes", lambda: _roll("eight")
+        yield "roll, two bytes", lambda: _roll("two")
     elif group == "batch":
         for count in (4, 8):
             for how in ("separate", "masked", "gathered"):
@@ -198,7 +221,7 @@ def _arms(group: str) -> Iterator[tuple[str, Callable[[], Arm]]]:
 def main() -> None:
     """Print one line per arm: total, Python's part, MLX's part, and the total against the first arm."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--group", default="decode", choices=["decode", "ring", "batch", "quantised", "model"])
+    parser.add_argument("--group", default="decode", choices=GROUPS)
     parser.add_argument("--rounds", type=int, default=40, help="interleaved rounds of 5 samples (default 40)")
     args = parser.parse_args()
     arms = {name: make() for name, make in _arms(args.group)}
