@@ -317,6 +317,30 @@ def test_a_quick_run_tells_the_benchmarks(project: Path, argument: str, told: fl
     assert json.loads(kept.read_text())["results"]["suite.track_quick"][0] == [told]
 
 
+def test_a_terminated_bench_stops_asv_and_reports(project: Path) -> None:
+    """SIGTERM to `mlxcache bench` alone ends what it started; what had finished is kept."""
+    home = project / "home"
+    home.mkdir()
+    environment = {**os.environ, "HOME": str(home), "PYTHONPATH": str(Path(__file__).parents[1])}
+    head = subprocess.run(["git", "-C", str(project), "rev-parse", "HEAD"], capture_output=True, check=True)
+    command = [sys.executable, "-m", "mlxcache.cli", "bench", "--python", sys.executable]
+    command += ["--no-interleave-rounds", "--set-commit-hash", head.stdout.decode().strip()]
+    folder = project / "results" / facts.this_machine().key
+    with subprocess.Popen(
+        command, env=environment, cwd=project, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as running:
+        for _ in range(600):
+            done = [path for path in folder.glob("*.json") if path.name != "machine.json"]
+            if done and "suite.A.time_a" in done[0].read_text():
+                break
+            assert running.poll() is None, "it ended by itself"
+            time.sleep(0.1)
+        running.terminate()
+        _, said = running.communicate(timeout=60)
+    assert running.returncode == 2
+    assert "what had finished is kept" in said
+
+
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_an_interrupted_run_keeps_what_had_finished(project: Path, how: signal.Signals) -> None:
     """Ctrl-C, kill and kill -9 in a run's second benchmark leave the first one's result, readable, in place."""

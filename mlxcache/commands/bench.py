@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -149,13 +150,18 @@ def _asv(
             plan.write_text(json.dumps(facts), encoding="utf-8")
             environment[SHARD_VARIABLE] = str(plan)
         command = [sys.executable, "-m", "mlxcache.runner.asv_main", "--config", str(config), *arguments]
-        # The child gets Ctrl-C from the terminal too: it saves and ends, and we still report what there is.
+        # The child gets Ctrl-C from the terminal too: it saves and ends, and we still report what there is. Of a
+        # signal to us alone it would never hear, and measure on.
         with subprocess.Popen(command, env=environment) as process:
-            while True:
-                try:
-                    status = process.wait()
-                    break
-                except KeyboardInterrupt:
-                    continue
+            before = signal.signal(signal.SIGTERM, lambda number, frame: process.terminate())
+            try:
+                while True:
+                    try:
+                        status = process.wait()
+                        break
+                    except KeyboardInterrupt:
+                        continue
+            finally:
+                signal.signal(signal.SIGTERM, before)
         lines = said.read_text(encoding="utf-8").splitlines() if said.exists() else []
     return status, [json.loads(line) for line in lines]
