@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
+import itertools
 from collections.abc import Collection, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from typing import Final
 
 from mlxcache.history.control import divide_best, moved_with_control
 from mlxcache.history.detectors import PeltDetector
+from mlxcache.history.helpers import Call, Helpers, cores, share
 from mlxcache.history.noise import short_term_sigma
 from mlxcache.history.progress import progress
 from mlxcache.history.quiet import Certificates, loud
@@ -20,8 +18,9 @@ from mlxcache.history.segments import Change, Method, find_changes, log_values
 from mlxcache.history.series_table import Task
 
 # Below this many values one process is done before a second one has started.
-_WORTH_A_PROCESS: Final = 4_000_000
-_CHUNK: Final = 200
+_WORTH_A_PROCESS: Final = 2_000_000
+_MOST_PROCESSES: Final = 4
+_CHUNK: Final = 25
 # Enough pieces to fill batches of about one length.
 _SCREENED: Final = 1_000
 
@@ -77,53 +76,47 @@ def _judge_chunk(tasks: Sequence[_Open], method: Method) -> list[Judged]:
 
 def _screened(
     tasks: Sequence[Task], method: Method, certificates: Certificates, show_progress: bool | None
-) -> Sequence[_Open]:
+) -> Iterator[_Open]:
     """The series that need a closer look; in the others the detector would propose nothing."""
     detector = method.detector
     if type(detector) is not PeltDetector:
-        return [(task, None) for task in tasks]
-    kept: list[_Open] = []
+        yield from ((task, None) for task in tasks)
+        return
     chunks = [tasks[i : i + _SCREENED] for i in range(0, len(tasks), _SCREENED)]
     label = f"looking for quiet series, chunks of {_SCREENED}"
     for chunk in progress(chunks, label, enabled=show_progress):
         xs = [divide_best(log_values(task.values)[0], task.controls)[0] for task in chunk]
-        kept += [(chunk[index], pieces) for index, pieces in loud(xs, detector, certificates).items()]
-    return kept
+        yield from ((chunk[index], pieces) for index, pieces in loud(xs, detector, certificates).items())
+
+
+def helpers_for(n_values: int, jobs: int | None = None) -> Helpers:
+    """Who helps with a table of so many values, being started; `jobs` are processes, None: what it is worth."""
+    if jobs is None:
+        jobs = min(_MOST_PROCESSES, cores()) if n_values >= _WORTH_A_PROCESS else 1
+    helpers = Helpers(jobs - 1)
+    helpers.prepare(__name__)  # which takes as long as laying the table out
+    return helpers
 
 
 def judge_all(
     tasks: Sequence[Task],
     method: Method,
+    helpers: Helpers,
     *,
-    jobs: int | None = None,
     show_progress: bool | None = None,
     certificates: Certificates | None = None,
 ) -> Iterator[Judged]:
     """Series that have changes, in the order of `tasks`.
 
-    `jobs` None: one process a core, at most four, for large tables, and this process alone for others.
-    `certificates` are what is known of quiet pieces; they are used and added to.
+    `certificates` are what is known of quiet pieces; they are used and added to. What is not quiet goes to the
+    helpers while the search for more of it goes on.
     """
-    remaining = _screened(tasks, method, certificates if certificates is not None else {}, show_progress)
-    if jobs is None:
-        large = sum(len(task.values) for task, _ in remaining) >= _WORTH_A_PROCESS
-        jobs = min(4, os.cpu_count() or 1) if large else 1
-    chunks = [remaining[i : i + _CHUNK] for i in range(0, len(remaining), _CHUNK)]
-    if jobs == 1:
-        for chunk in progress(chunks, f"finding changes, chunks of {_CHUNK} series", enabled=show_progress):
-            yield from _judge_chunk(chunk, method)
-        return
-    # Forking a process that has threads is not safe, and numpy starts some.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=context) as pool:
-        answers = pool.map(_judge_chunk, chunks, [method] * len(chunks))
-        label = f"finding changes, chunks of {_CHUNK} series"
-        done = 0
-        try:
-            for found in progress(answers, label, len(chunks), enabled=show_progress):
-                done += 1
-                yield from found
-        except BrokenProcessPool:
-            # A script from standard input, or one without a guard around its main part, cannot be imported anew.
-            for chunk in chunks[done:]:
-                yield from _judge_chunk(chunk, method)
+    calls: list[Call[list[Judged]]] = []
+    found = _screened(tasks, method, certificates if certificates is not None else {}, show_progress)
+    while chunk := list(itertools.islice(found, _CHUNK)):
+        calls.append(helpers.submit(_judge_chunk, chunk, method))
+    label = f"finding changes, chunks of {_CHUNK} series"
+    if helpers.n:
+        share(calls)
+    for call in progress(calls, label, enabled=show_progress):
+        yield from call.result()

@@ -177,7 +177,7 @@ def test_stores_of_several_processes_at_once_leave_a_sound_file(tmp_path: Path) 
 
 
 def test_a_script_from_standard_input_may_use_several_processes() -> None:
-    """Its processes cannot start; this one does their work, and the outcome is the same."""
+    """Helpers import nothing of the script."""
     script = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "from frames import history_frame, levels\n"
