@@ -15,9 +15,19 @@ import pandas as pd
 from mlxcache.history.asv_columns import STATUS_NAMES, ParsedFile, Spread
 from mlxcache.history.cases import Cases, Codes, Places, code_type
 from mlxcache.history.commits import Commit
-from mlxcache.history.reading import ResultFile
+from mlxcache.history.parse_pack import Pack
+from mlxcache.history.reading import ResultFile, repack
 
 Array = npt.NDArray[Any]
+
+# Columns that a file's content gives as they are, and what `ParsedFile` calls them.
+_CONTENT: Final = {
+    "value": "values",
+    "ci_low": "ci_low",
+    "ci_high": "ci_high",
+    "n_samples": "n_samples",
+    "status": "status",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +49,7 @@ def assemble(
     Takes the values out of the files on the way: a large tree has no memory for both.
     """
     table = _Table(files, cases, commits, extras)
+    repack(table.files)
     middle = len(table.files) // 2
     with ThreadPoolExecutor(1) as pool:  # copying needs the interpreter for the least part of its time
         rest = pool.submit(table.fill, range(middle, len(table.files)))
@@ -80,8 +91,9 @@ class _Table:
         }
         for name in extras.params:
             self._of_case[f"param_{name}"] = (cases.param_codes[name], cases.param_names[name])
-        self._columns = self._allocate(sum(map(len, files)))
         self._ends = np.cumsum([len(file) for file in self.files]).tolist()
+        pack, self._n_packed = _packed(self.files)
+        self._columns = self._allocate(sum(map(len, files)), pack)
 
     def _rank(self, file: ResultFile) -> tuple[int, int, int, int]:
         head = file.parsed.head
@@ -92,7 +104,7 @@ class _Table:
             self._paths.code[file.path],
         )
 
-    def _allocate(self, n: int) -> dict[str, Array]:
+    def _allocate(self, n: int, pack: Pack | None) -> dict[str, Array]:
         columns: dict[str, Array] = {
             "machine": self._machines.column(n),
             "commit": np.empty(n, code_type(len(self._commits))),
@@ -116,6 +128,8 @@ class _Table:
             "series": np.empty(n, np.int32),
             "file": self._paths.column(n),
         }
+        if pack is not None:
+            columns |= {column: pack.columns[name][:n] for column, name in _CONTENT.items()}
         if self._extras.host:
             columns["host"] = self._hosts.column(n)
         if self._extras.quartiles:
@@ -155,15 +169,12 @@ class _Table:
             columns["host"].fill(self._hosts.code[file.host])
         for name, codes in meanings.items():
             columns[name][:] = codes if keep is None else codes[keep]
-        for name, values in (
-            ("series", self._series.numbers(index)),
-            ("value", parsed.values),
-            ("ci_low", parsed.ci_low),
-            ("ci_high", parsed.ci_high),
-            ("n_samples", parsed.n_samples),
-            ("status", parsed.status),
-        ):
-            columns[name][:] = values if keep is None else values[keep]
+        numbers = self._series.numbers(index)
+        columns["series"][:] = numbers if keep is None else numbers[keep]
+        if index >= self._n_packed:
+            for name, source in _CONTENT.items():
+                values = getattr(parsed, source)
+                columns[name][:] = values if keep is None else values[keep]
         if parsed.spread is not None:
             self._fill_spread(columns, parsed.spread, slice(None) if keep is None else keep)
         if self._extras.timing:
@@ -215,6 +226,22 @@ class _Table:
             else:
                 data[name] = column
         return pd.DataFrame(data, copy=False)
+
+
+def _packed(files: Sequence[ResultFile]) -> tuple[Pack | None, int]:
+    """A pack whose columns begin as the table's do, and of how many files; it holds nothing of later ones."""
+    pack = files[0].cache.pack if files else None
+    if pack is None or sum(map(len, files)) > pack.room:
+        return None, 0
+    n = end = 0
+    for file in files:
+        if file.parsed.place != end or file.cache.pack is not pack or file.keep is not None:
+            break
+        n, end = n + 1, end + len(file)
+    # What comes behind is written over the rest of the pack.
+    if any(file.parsed.place >= 0 and file.cache.pack is pack for file in files[n:]):
+        return None, 0
+    return pack, n
 
 
 class _Series:

@@ -113,14 +113,14 @@ class Helpers:
             process.communicate()
 
 
-def start_python(module: str) -> subprocess.Popen[bytes]:
-    """Run a module of this package in another interpreter, with pipes to it; OSError where there is none."""
+def start_python(module: str, output: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
+    """Run a module of this package in another interpreter, with a pipe to it; OSError where there is none."""
     root = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
     return subprocess.Popen(
         [sys.executable, "-m", module],
         stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
+        stdout=output,
         stderr=subprocess.DEVNULL,
         env={**os.environ, "PYTHONPATH": path},
     )

@@ -41,7 +41,7 @@ class ParseAhead:
 
     def _start(self, cache: Path, files: list[tuple[str, str]]) -> None:
         try:
-            self._process = start_python(__name__)
+            self._process = start_python(__name__, subprocess.DEVNULL)
             assert self._process.stdin is not None
             with self._process.stdin as pipe:
                 pipe.write(json.dumps([str(cache.resolve()), self._spread, files[::-1]]).encode())
@@ -51,7 +51,7 @@ class ParseAhead:
     def _stop(self) -> None:
         if self._process is not None:
             self._process.kill()
-            self._process.communicate()
+            self._process.wait()
             self._process = None
 
     def __enter__(self) -> ParseAhead:
