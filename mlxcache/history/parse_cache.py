@@ -28,7 +28,7 @@ from mlxcache.history.asv_columns import Head, ParsedFile, Spread
 from mlxcache.history.asv_json import Fault
 from mlxcache.history.asv_results import parse_results
 from mlxcache.history.buffers import Blocks, Buffers
-from mlxcache.history.parse_pack import Pack, read_pack, write_pack
+from mlxcache.history.parse_pack import Pack, PackWriter, read_pack
 
 # Parsing a smaller file takes no longer than looking its entry up.
 _WORTHWHILE_BYTES: Final = 32 * 1024
@@ -131,16 +131,17 @@ class ParseCache:
         packed = self.pack is not None and kind == "values" and stem in self.pack.files
         return name == _PACK or (stem in self._present and not packed)
 
-    def repack(self, files: Sequence[ParsedFile]) -> None:
-        """Pack the folder's files, given in the order of the table, if enough of them are new to the pack."""
+    def repack(self, files: Sequence[ParsedFile]) -> PackWriter | None:
+        """Begin to pack the folder's files, given in the order of the table, if enough are new to the pack."""
         if self._folder is None or self._spread:
-            return
+            return None
         kept = list({file.key: file for file in files if file.key}.values())
         total = sum(len(file.values) for file in kept)
         fresh = sum(len(file.values) for file in kept if file.place < 0)
         gone = self.pack.n - (total - fresh) if self.pack is not None else 0
-        if total >= _WORTH_A_PACK and (fresh > total // 32 or gone > total // 4):
-            write_pack(self._folder / _PACK, _parser_digest(), kept)
+        if total < _WORTH_A_PACK or (fresh <= total // 32 and gone <= total // 4):
+            return None
+        return PackWriter(self._folder / _PACK, _parser_digest(), kept)
 
 
 @cache

@@ -154,11 +154,10 @@ class Reader:
                 machine.setdefault(key, value)
         parsed.layout = self.cases.shared(parsed.layout)
         cases = self.cases.codes(parsed.layout)
-        keep = (parsed.status != UNUSABLE) & (cases >= 0)
-        every = bool(keep.all())
-        self.files.append(
-            ResultFile(readable(str(path)), host, kind, parsed, cases, cache, None if every else keep)
-        )
+        keep = None
+        if not self.cases.all_wanted(parsed.layout) or parsed.status.max(initial=OK) == UNUSABLE:
+            keep = (parsed.status != UNUSABLE) & (cases >= 0)
+        self.files.append(ResultFile(readable(str(path)), host, kind, parsed, cases, cache, keep))
 
     def recorded_dates(self) -> dict[str, int | None]:
         """Each commit's date as the results record it, in seconds; the earliest where files differ."""
@@ -169,15 +168,6 @@ class Reader:
             known = recorded.get(head.commit)
             recorded[head.commit] = date if known is None else known if date is None else min(date, known)
         return recorded
-
-
-def repack(files: Sequence[ResultFile]) -> None:
-    """Let each folder's cache pack what is new; the files are in the order of the table."""
-    by_cache: dict[int, tuple[ParseCache, list[ParsedFile]]] = {}
-    for file in files:
-        by_cache.setdefault(id(file.cache), (file.cache, []))[1].append(file.parsed)
-    for cache, parsed in by_cache.values():
-        cache.repack(parsed)
 
 
 def _paths(work: Sequence[tuple[MachineFolder, Path]], start: int) -> list[tuple[str, str]]:
