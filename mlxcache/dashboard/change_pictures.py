@@ -15,7 +15,7 @@ from mlxcache.dashboard.pictures import Drawn, Picture, draw_picture, picture_ke
 from mlxcache.dashboard.plain_text import short
 from mlxcache.dashboard.series_store import SeriesStore
 from mlxcache.dashboard.units import format_change, format_value
-from mlxcache.history.helpers import Call, Helpers, share
+from mlxcache.history.helpers import Call, Helpers, as_they_come
 
 # Values on either side of a change; more of them are a smear at this width, and megabytes.
 _AROUND: Final = 200
@@ -63,9 +63,8 @@ class ChangePictures:
 
     def finish(self) -> None:
         """Wait for the figures that are being drawn, and write them."""
-        if self._helpers.n:
-            share([call for _, _, call in self._drawing])
-        for picture, key, call in self._drawing:
+        for index in as_they_come([call for _, _, call in self._drawing]):
+            picture, key, call = self._drawing[index]
             write_picture(self._out, picture, key, call.result())
         self._drawing.clear()
 

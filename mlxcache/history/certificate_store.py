@@ -13,7 +13,8 @@ import struct
 import tempfile
 import time
 import zlib
-from functools import cache
+from collections.abc import Callable, Mapping
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -51,9 +52,23 @@ class CertificateStore(dict[bytes, Certificate]):
 
     def __setitem__(self, key: bytes, certificate: Certificate) -> None:
         self._used.add(key)
-        if self.get(key) is not certificate:
+        if self.get(key) != certificate:
             self._added = True
             super().__setitem__(key, certificate)
+
+    def __reduce__(self) -> tuple[Callable[[Path], CertificateStore], tuple[Path]]:
+        return opened, (self._path.parent,)  # another process reads the file itself
+
+    def take_used(self) -> dict[bytes, Certificate]:
+        """What was in use since the last call, for the store of another process."""
+        used = {key: self[key] for key in self._used}
+        self._used.clear()
+        return used
+
+    def note(self, used: Mapping[bytes, Certificate]) -> None:
+        """Set what was of use, here or elsewhere."""
+        for key, certificate in used.items():
+            self[key] = certificate
 
     def save(self) -> None:
         """Add what is new to the file. A full disk or a read-only folder costs speed only, so nothing is said."""
@@ -73,6 +88,12 @@ class CertificateStore(dict[bytes, Certificate]):
         others = others[fresh & np.array(kept, np.bool_)]
         others = others[np.argsort(others["day"], kind="stable")]
         _write(self._path, np.concatenate([others, mine])[-_MOST:].tobytes())
+
+
+@lru_cache(1)
+def opened(folder: Path) -> CertificateStore:
+    """The store of a helper, which reads the file once."""
+    return CertificateStore(folder)
 
 
 @cache

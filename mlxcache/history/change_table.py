@@ -27,7 +27,7 @@ from mlxcache.history.aftermath import (
     range_commits,
     without_documentation,
 )
-from mlxcache.history.by_series import BySeries
+from mlxcache.history.by_series import BySeries, in_order_of
 from mlxcache.history.certificate_store import CertificateStore
 from mlxcache.history.confirmations import Confirmation
 from mlxcache.history.direction import direction_of, higher_is_better
@@ -173,7 +173,7 @@ def change_points(
             controls = find_controls(measured(table), keys, is_control_benchmark)
         else:
             controls = Controls({})
-        values = replace(by_number, data=table["value"].to_numpy(np.float64)[by_number.data])
+        values = replace(by_number, data=in_order_of(by_number.data, table["value"].to_numpy(np.float64)))
         reruns = list(confirmations)
         asked = {confirmation.key()[1:] for confirmation in reruns}
         tasks: list[Task] = []

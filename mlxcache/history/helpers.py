@@ -14,7 +14,7 @@ import pickle
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -43,6 +43,10 @@ class Call(Generic[T]):
         self._here.append(self._function(*self._arguments))
         return True
 
+    def is_done(self) -> bool:
+        """Whether `result` need not wait."""
+        return bool(self._here) or (self._future is not None and self._future.done())
+
     def result(self) -> T:
         """What the function returned; raises what it raised."""
         if not self._here and not self.take_over():
@@ -54,11 +58,27 @@ class Call(Generic[T]):
         return self._here[0]
 
 
-def share(calls: Sequence[Call[Any]]) -> None:
-    """Make calls here, the last ones first, until those are left that helpers have begun."""
-    for call in reversed(calls):
-        if not call.take_over():
-            break
+def here(function: Callable[..., T], *arguments: Any) -> Call[T]:
+    """A call that is made at once, and here."""
+    call = Call(None, function, arguments)
+    call.take_over()
+    return call
+
+
+def as_they_come(calls: Sequence[Call[Any]]) -> Iterator[int]:
+    """The place of each call that has its result: what helpers made as soon as it is there.
+
+    While none is, the last one that nobody has begun is made here.
+    """
+    first, last = 0, len(calls)
+    while first < last:
+        if not calls[first].is_done() and calls[last - 1].take_over():
+            last -= 1
+            yield last
+        else:
+            calls[first].result()
+            yield first
+            first += 1
 
 
 class Helpers:

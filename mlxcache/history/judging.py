@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import ruptures  # noqa: F401  # which the detector imports when it first searches: not in the middle of a run
+
+from mlxcache.history import screening
+from mlxcache.history.certificate_store import CertificateStore
 from mlxcache.history.control import divide_best, moved_with_control
 from mlxcache.history.detectors import PeltDetector
-from mlxcache.history.helpers import Call, Helpers, cores, share
+from mlxcache.history.helpers import Call, Helpers, as_they_come, cores, here
 from mlxcache.history.noise import short_term_sigma
 from mlxcache.history.progress import progress
-from mlxcache.history.quiet import Certificates, loud
+from mlxcache.history.quiet import Certificate
 from mlxcache.history.rerun import search_range
+from mlxcache.history.screening import screen
 from mlxcache.history.segments import Change, Method, find_changes, log_values
 from mlxcache.history.series_table import Task
 
 # Below this many values one process is done before a second one has started.
 _WORTH_A_PROCESS: Final = 2_000_000
 _MOST_PROCESSES: Final = 4
-_CHUNK: Final = 25
-# Enough pieces to fill batches of about one length.
-_SCREENED: Final = 1_000
+# Below this many values in need of a search, a helper would still import what searching takes.
+_WORTH_SHARING: Final = 1_500_000
+_SEARCHED: Final = 50
+# Enough pieces to fill batches of about one length, and few enough for two processes to end at about one time.
+_SCREENED: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,27 +80,12 @@ def _judge_chunk(tasks: Sequence[_Open], method: Method) -> list[Judged]:
     return [result for result in found if result.changes or result.machine_changes]
 
 
-def _screened(
-    tasks: Sequence[Task], method: Method, certificates: Certificates, show_progress: bool | None
-) -> Iterator[_Open]:
-    """The series that need a closer look; in the others the detector would propose nothing."""
-    detector = method.detector
-    if type(detector) is not PeltDetector:
-        yield from ((task, None) for task in tasks)
-        return
-    chunks = [tasks[i : i + _SCREENED] for i in range(0, len(tasks), _SCREENED)]
-    label = f"looking for quiet series, chunks of {_SCREENED}"
-    for chunk in progress(chunks, label, enabled=show_progress):
-        xs = [divide_best(log_values(task.values)[0], task.controls)[0] for task in chunk]
-        yield from ((chunk[index], pieces) for index, pieces in loud(xs, detector, certificates).items())
-
-
 def helpers_for(n_values: int, jobs: int | None = None) -> Helpers:
     """Who helps with a table of so many values, being started; `jobs` are processes, None: what it is worth."""
     if jobs is None:
         jobs = min(_MOST_PROCESSES, cores()) if n_values >= _WORTH_A_PROCESS else 1
     helpers = Helpers(jobs - 1)
-    helpers.prepare(__name__)  # which takes as long as laying the table out
+    helpers.prepare(screening.__name__)  # which takes as long as laying the table out
     return helpers
 
 
@@ -104,19 +95,55 @@ def judge_all(
     helpers: Helpers,
     *,
     show_progress: bool | None = None,
-    certificates: Certificates | None = None,
-) -> Iterator[Judged]:
+    certificates: CertificateStore | None = None,
+) -> list[Judged]:
     """Series that have changes, in the order of `tasks`.
 
-    `certificates` are what is known of quiet pieces; they are used and added to. What is not quiet goes to the
-    helpers while the search for more of it goes on.
+    `certificates` are what is known of quiet pieces; they are used and added to. Helpers screen, and search where
+    there is much to search; what they found quiet or loud is dealt with here meanwhile.
     """
-    calls: list[Call[list[Judged]]] = []
-    found = _screened(tasks, method, certificates if certificates is not None else {}, show_progress)
-    while chunk := list(itertools.islice(found, _CHUNK)):
-        calls.append(helpers.submit(_judge_chunk, chunk, method))
-    label = f"finding changes, chunks of {_CHUNK} series"
-    if helpers.n:
-        share(calls)
-    for call in progress(calls, label, enabled=show_progress):
-        yield from call.result()
+    chunks = [tasks[i : i + _SCREENED] for i in range(0, len(tasks), _SCREENED)]
+    searches: dict[int, list[Call[list[Judged]]]] = {}
+    of_use: list[dict[bytes, Certificate]] = []
+    n_values = 0
+    for index, opened, used in _screened(chunks, method, helpers, certificates, show_progress):
+        of_use.append(used)
+        n_values += sum(len(task.values) for task, _ in opened)
+        if n_values < _WORTH_SHARING:
+            searches[index] = [here(_judge_chunk, opened, method)]
+        else:
+            parts = [opened[i : i + _SEARCHED] for i in range(0, len(opened), _SEARCHED)]
+            searches[index] = [helpers.submit(_judge_chunk, part, method) for part in parts]
+    if certificates is not None:
+        for used in of_use:
+            certificates.note(used)
+    calls = [call for index in sorted(searches) for call in searches[index]]
+    label = f"finding changes, chunks of {_SEARCHED} series"
+    for _ in progress(as_they_come(calls), label, len(calls), enabled=show_progress):
+        pass
+    return [judged for call in calls for judged in call.result()]
+
+
+def _screened(
+    chunks: Sequence[Sequence[Task]],
+    method: Method,
+    helpers: Helpers,
+    certificates: CertificateStore | None,
+    show_progress: bool | None,
+) -> Iterator[tuple[int, list[_Open], dict[bytes, Certificate]]]:
+    """The chunks' numbers, those of their series that need a closer look, and the certificates of use.
+
+    In the other series the detector would propose nothing.
+    """
+    detector = method.detector
+    if type(detector) is not PeltDetector:
+        yield from ((index, [(task, None) for task in chunk], {}) for index, chunk in enumerate(chunks))
+        return
+    calls = [
+        helpers.submit(screen, [(task.values, task.controls) for task in chunk], detector, certificates)
+        for chunk in chunks
+    ]
+    label = f"looking for quiet series, chunks of {_SCREENED}"
+    for index in progress(as_they_come(calls), label, len(calls), enabled=show_progress):
+        loud, used = calls[index].result()
+        yield index, [(chunks[index][place], pieces) for place, pieces in loud.items()], used
