@@ -9,13 +9,12 @@ from typing import Final
 import ruptures  # noqa: F401  # which the detector imports when it first searches: not in the middle of a run
 
 from mlxcache.history import screening
-from mlxcache.history.certificate_store import CertificateStore
+from mlxcache.history.certificate_store import CertificateStore, Used
 from mlxcache.history.control import divide_best, moved_with_control
 from mlxcache.history.detectors import PeltDetector
 from mlxcache.history.helpers import Call, Helpers, as_they_come, cores, here
 from mlxcache.history.noise import short_term_sigma
 from mlxcache.history.progress import progress
-from mlxcache.history.quiet import Certificate
 from mlxcache.history.rerun import search_range
 from mlxcache.history.screening import screen
 from mlxcache.history.segments import Change, Method, find_changes, log_values
@@ -104,7 +103,7 @@ def judge_all(
     """
     chunks = [tasks[i : i + _SCREENED] for i in range(0, len(tasks), _SCREENED)]
     searches: dict[int, list[Call[list[Judged]]]] = {}
-    of_use: list[dict[bytes, Certificate]] = []
+    of_use: list[Used] = []
     n_values = 0
     for index, opened, used in _screened(chunks, method, helpers, certificates, show_progress):
         of_use.append(used)
@@ -130,14 +129,14 @@ def _screened(
     helpers: Helpers,
     certificates: CertificateStore | None,
     show_progress: bool | None,
-) -> Iterator[tuple[int, list[_Open], dict[bytes, Certificate]]]:
+) -> Iterator[tuple[int, list[_Open], Used]]:
     """The chunks' numbers, those of their series that need a closer look, and the certificates of use.
 
     In the other series the detector would propose nothing.
     """
     detector = method.detector
     if type(detector) is not PeltDetector:
-        yield from ((index, [(task, None) for task in chunk], {}) for index, chunk in enumerate(chunks))
+        yield from ((index, [(task, None) for task in chunk], Used([], {})) for index, chunk in enumerate(chunks))
         return
     calls = [
         helpers.submit(screen, [(task.values, task.controls) for task in chunk], detector, certificates)

@@ -20,11 +20,11 @@ most k * (sqrt(p) + d)**2 + e + 2 * d * sqrt(e).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -71,7 +71,13 @@ class Certificate(NamedTuple):
         return self.excess + 2.0 * self.moved(sigma, clip) * math.sqrt(self.excess)
 
 
-Certificates = MutableMapping[bytes, Certificate]
+class Certificates(Protocol):
+    """What is known of pieces, by key: a dictionary, or what keeps it on disk."""
+
+    def get(self, key: bytes, /) -> Certificate | None:
+        """The certificate of a piece, if there is one."""
+
+    def __setitem__(self, key: bytes, certificate: Certificate, /) -> None: ...
 
 
 @dataclass(slots=True, eq=False)
