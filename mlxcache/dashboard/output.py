@@ -52,7 +52,7 @@ class Output:
 
     def data(self, path: str, content: bytes) -> None:
         """Write a file unless it has this content already."""
-        digest = hashlib.blake2b(content, digest_size=16).hexdigest()
+        digest = hashlib.sha256(content).hexdigest()[:32]
         if not self._has(path, digest):
             self._write(path, content)
             self.n_written += 1
