@@ -136,7 +136,8 @@ def _screened(
     """
     detector = method.detector
     if type(detector) is not PeltDetector:
-        yield from ((index, [(task, None) for task in chunk], Used([], {})) for index, chunk in enumerate(chunks))
+        for index, chunk in enumerate(chunks):
+            yield index, [(task, None) for task in chunk], Used([], {})
         return
     calls = [
         helpers.submit(screen, [(task.values, task.controls) for task in chunk], detector, certificates)

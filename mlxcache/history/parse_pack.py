@@ -120,7 +120,7 @@ def _unfold(about: dict[str, Any], columns: dict[str, Column]) -> Pack:
             faults=[Fault(*fault) for fault in faults],
             key=key,
             place=at,
-            **parts,
+            **parts,  # type: ignore[arg-type]
         )
         at += n
         row += n_rows
@@ -188,6 +188,6 @@ def _write_column(target: BinaryIO, name: str, content: Column) -> list[Any]:
     room = len(content) if name == _LAYOUTS else len(content) + len(content) // 16 + _ROOM
     start = -(-target.tell() // mmap.PAGESIZE) * mmap.PAGESIZE
     target.seek(start)
-    target.write(memoryview(content.view(np.uint8)))
+    target.write(content.view(np.uint8).data)
     target.seek(start + room * content.itemsize)  # what is not written takes no space
     return [name, content.dtype.str, start, len(content), room, _sum(content)]

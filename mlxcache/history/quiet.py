@@ -279,7 +279,8 @@ def _padded(x: FloatArray, start: int, stop: int) -> FloatArray:
 def _key(values: FloatArray, first: bool, detector: PeltDetector, kind: bytes = b"") -> bytes:
     digest = _marks(first, detector, kind).copy()
     digest.update(values)
-    return digest.digest()[:16]
+    key: bytes = digest.digest()[:16]
+    return key
 
 
 @lru_cache(64)
