@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from frames import history_frame, tables
 
-from mlxcache.history import change_points
+from mlxcache.history import change_points, judging
 from mlxcache.history.certificate_store import CertificateStore
 from mlxcache.history.detectors import PeltDetector
 from mlxcache.history.noise import FloatArray, middle_of_seven, short_term_sigma
@@ -133,6 +133,21 @@ def test_the_store_outlives_the_process_and_is_used(
     known = [certificate for key in first if (certificate := first.get(key)) is not None]
     covered = sum(c.covers(c.penalty * 1.01, c.sigma, 3.0) for c in known)
     assert covered == len(first)
+
+
+def test_what_helpers_found_quiet_is_kept_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file holds the same certificates whoever searched, and they are used."""
+    monkeypatch.setattr(judging, "_SCREENED", 7)
+    stores = []
+    for jobs in (1, 2):
+        for n in (590, 600):
+            folder = tmp_path / str(jobs)
+            found = change_points(quiet_table(n), cache=folder, jobs=jobs)
+            pd.testing.assert_frame_equal(found, change_points(quiet_table(n), cache=False, jobs=1))
+        store = CertificateStore(folder)
+        stores.append({key: store.get(key) for key in store})
+    assert stores[0] == stores[1]
+    assert len(stores[0]) > 60
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "emptied", "foreign"])
