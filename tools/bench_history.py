@@ -132,14 +132,16 @@ def one_site(root: Path, cache: Path, out: Path) -> None:
         importlib.import_module("mlxcache.history"),
         importlib.import_module("mlxcache.history.series_table"),
     )
+    judging = importlib.import_module("mlxcache.history.judging")
     site = importlib.import_module("mlxcache.dashboard.site")
     times = [time.perf_counter()]
     df = history.load(root, cache=cache)
     times.append(time.perf_counter())
-    laid_out = table.lay_out(df)
-    changes = history.change_points(df, cache=cache, laid_out=laid_out)
-    times.append(time.perf_counter())
-    built = site.build_site(df, changes, out, laid_out=laid_out)
+    with judging.helpers_for(len(df)) as helpers:
+        laid_out = table.lay_out(df)
+        changes = history.change_points(df, cache=cache, laid_out=laid_out, helpers=helpers)
+        times.append(time.perf_counter())
+        built = site.build_site(df, changes, out, laid_out=laid_out, helpers=helpers)
     times.append(time.perf_counter())
     load_s, detect_s, site_s = (b - a for a, b in itertools.pairwise(times))
     print(

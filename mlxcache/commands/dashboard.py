@@ -11,6 +11,7 @@ from mlxcache.dashboard.site import FIGURES, Built, build_site
 from mlxcache.history.change_table import change_points
 from mlxcache.history.commits import RepositoryError
 from mlxcache.history.confirmations import read_confirmations
+from mlxcache.history.judging import helpers_for
 from mlxcache.history.machines import RuleError
 from mlxcache.history.series_table import lay_out
 from mlxcache.history.table import load
@@ -70,22 +71,29 @@ def run(args: argparse.Namespace) -> int:
             machine_rules=args.machine_rule,
         )
         confirmations, notices = read_confirmations(args.results)
-        laid_out = lay_out(df)
-        changes = change_points(
-            df, control=args.control, repo=args.repo, confirmations=confirmations, laid_out=laid_out
-        )
-        built = build_site(
-            df,
-            changes,
-            Path(args.out),
-            repo=Path(args.repo) if args.repo else None,
-            branch=args.branch,
-            title=args.title,
-            address=args.address,
-            figures=args.figures,
-            notices=notices,
-            laid_out=laid_out,
-        )
+        with helpers_for(len(df)) as helpers:
+            laid_out = lay_out(df)
+            changes = change_points(
+                df,
+                control=args.control,
+                repo=args.repo,
+                confirmations=confirmations,
+                laid_out=laid_out,
+                helpers=helpers,
+            )
+            built = build_site(
+                df,
+                changes,
+                Path(args.out),
+                repo=Path(args.repo) if args.repo else None,
+                branch=args.branch,
+                title=args.title,
+                address=args.address,
+                figures=args.figures,
+                notices=notices,
+                laid_out=laid_out,
+                helpers=helpers,
+            )
     except (SiteError, RepositoryError, RuleError, ValueError, OSError) as error:
         print(f"mlxcache dashboard: {error}", file=sys.stderr)
         return 2

@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
-from mlxcache.dashboard.figure_style import Theme
 from mlxcache.dashboard.figures import change_figure
 from mlxcache.dashboard.output import Output
-from mlxcache.dashboard.pictures import Picture, picture_key, write_picture
+from mlxcache.dashboard.pictures import Drawn, Picture, draw_picture, picture_key, write_picture
 from mlxcache.dashboard.plain_text import short
 from mlxcache.dashboard.series_store import SeriesStore
 from mlxcache.dashboard.units import format_change, format_value
+from mlxcache.history.helpers import Call, Helpers, as_they_come
 
 # Values on either side of a change; more of them are a smear at this width, and megabytes.
 _AROUND: Final = 200
+# What `change_figure` looks at.
+_TEXTS: Final = ("machine", "env", "benchmark", "params", "version", "commit", "status")
+_NUMBERS: Final = ("series", "commit_index", "value", "ci_low", "ci_high")
 
 
 class ChangePictures:
-    """Draws at most `limit` figures that are not there yet; None draws all."""
+    """Draws at most `limit` figures that are not there yet; None draws all. They are there after `finish`."""
 
-    def __init__(self, out: Output, df: pd.DataFrame, store: SeriesStore, limit: int | None) -> None:
+    def __init__(
+        self, out: Output, df: pd.DataFrame, store: SeriesStore, limit: int | None, helpers: Helpers
+    ) -> None:
         self._out = out
+        self._helpers = helpers
+        self._drawing: list[tuple[Picture, str, Call[Drawn]]] = []
         self._store = store
         self._left = limit
         self._df = df
@@ -47,13 +54,19 @@ class ChangePictures:
                 return None
             self._left -= 1
         table = self._store.rows(self._df, self._positions(row))
-        table = table.loc[table["commit_index"].between(first, last).to_numpy()]
-
-        def draw(theme: Theme) -> Figure:
-            return change_figure(table, shown, theme=theme)
-
-        write_picture(self._out, picture, key, draw)
+        inside = table["commit_index"].between(first, last).to_numpy()
+        # Plain text and no more: a column's categories are those of the whole table.
+        plain = {name: table[name][inside].astype("str") for name in _TEXTS}
+        table = pd.DataFrame({**plain, **{name: table[name][inside] for name in _NUMBERS}})
+        self._drawing.append((picture, key, self._helpers.submit(_draw, table, shown)))
         return picture
+
+    def finish(self) -> None:
+        """Wait for the figures that are being drawn, and write them."""
+        for index in as_they_come([call for _, _, call in self._drawing]):
+            picture, key, call = self._drawing[index]
+            write_picture(self._out, picture, key, call.result())
+        self._drawing.clear()
 
     def _span(self, row: Mapping[str, Any]) -> tuple[int, int]:
         """First and last commit of the figure: what surrounds the change.
@@ -92,6 +105,10 @@ class ChangePictures:
             arrays = (series.commits, series.values, series.low, series.high)
             parts += [array[inside].tobytes() for array in arrays]
         return picture_key(*parts)
+
+
+def _draw(table: pd.DataFrame, change: Mapping[str, Any]) -> Drawn:
+    return draw_picture(partial(change_figure, table, change))
 
 
 def _texts(row: Mapping[str, Any]) -> list[str]:

@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -52,7 +52,7 @@ class Output:
 
     def data(self, path: str, content: bytes) -> None:
         """Write a file unless it has this content already."""
-        digest = hashlib.blake2b(content, digest_size=16).hexdigest()
+        digest = hashlib.sha256(content).hexdigest()[:32]
         if not self._has(path, digest):
             self._write(path, content)
             self.n_written += 1
@@ -70,10 +70,10 @@ class Output:
         kept = [self.keep(path, key) for path in paths]
         return all(kept)
 
-    def made(self, path: str, key: str, make: Callable[[], bytes]) -> None:
-        """Write what `make` returns unless the file was made from the same `key` before."""
+    def made(self, path: str, key: str, content: bytes) -> None:
+        """Write a file unless it was made from the same `key` before."""
         if not self.keep(path, key):
-            self._write(path, make())
+            self._write(path, content)
             self.n_written += 1
             self._files[path] = key
 
@@ -82,7 +82,7 @@ class Output:
         for path in self._old.keys() - self._files.keys():
             with contextlib.suppress(OSError):
                 self._place(path).unlink()
-        listed = {"version": _VERSION, "notes": self.notes, "files": self._files}
+        listed = {"version": _VERSION, "notes": self.notes, "files": dict(sorted(self._files.items()))}
         content = json.dumps(listed, separators=(",", ":")).encode()
         self._write(LIST_NAME, content)
 

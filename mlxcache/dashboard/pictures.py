@@ -6,11 +6,10 @@ import hashlib
 import io
 import re
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import matplotlib
 from matplotlib.figure import Figure
@@ -89,13 +88,29 @@ def picture_key(*parts: bytes) -> str:
     return total.hexdigest()
 
 
-def write_picture(
-    out: Output, picture: Picture, key: str, draw: Callable[[Theme], Figure], *, own_colours: bool = False
-) -> None:
-    """Write a figure's files; `own_colours` says that it has others than the palette's and is drawn twice."""
-    figure = draw("light")
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """The content of a picture's files."""
+
+    light: bytes
+    dark: bytes
+    png: bytes
+
+
+class _Draw(Protocol):
+    def __call__(self, *, theme: Theme) -> Figure: ...
+
+
+def draw_picture(draw: _Draw, *, own_colours: bool = False) -> Drawn:
+    """Draw a figure; `own_colours` says that it has others than the palette's and is drawn twice."""
+    figure = draw(theme="light")
     light = render(figure, "svg")
     figure.set_layout_engine("none")  # it is laid out; a second time takes as long as drawing
-    out.made(picture.light, key, lambda: light)
-    out.made(picture.png, key, lambda: render(figure, "png"))
-    out.made(picture.dark, key, lambda: render(draw("dark"), "svg") if own_colours else recolour(light))
+    dark = render(draw(theme="dark"), "svg") if own_colours else recolour(light)
+    return Drawn(light, dark, render(figure, "png"))
+
+
+def write_picture(out: Output, picture: Picture, key: str, drawn: Drawn) -> None:
+    """Write a figure's files."""
+    for path, content in zip(picture.paths, (drawn.light, drawn.dark, drawn.png), strict=True):
+        out.made(path, key, content)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from mlxcache.dashboard.plain_text import digest
-from mlxcache.history.by_series import BySeries
+from mlxcache.history.by_series import BySeries, in_order_of
 from mlxcache.history.series_table import KEY_COLUMNS, lay_out
 
 Floats = npt.NDArray[np.float64]
@@ -93,8 +93,7 @@ class SeriesStore:
 
     def lay_out(self, column: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """A column of the table as `commits` lies: series i from starts[i] to stops[i]."""
-        found: npt.NDArray[Any] = column[self._rows]
-        return found
+        return in_order_of(self._rows, column)
 
     def newest_rows(self, df: pd.DataFrame, most: int) -> pd.DataFrame:
         """The rows of the table that hold each series' newest values, `most` of each at most."""

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from mlxcache.dashboard import feed
+from mlxcache.dashboard import change_pictures, feed
 from mlxcache.dashboard.answer import answer, day
 from mlxcache.dashboard.benchmark_pages import write_benchmark_pages
 from mlxcache.dashboard.change_pages import write_change_pages
@@ -38,6 +38,7 @@ from mlxcache.dashboard.series_store import SeriesStore
 from mlxcache.dashboard.suite_data import KEEP_COMMITS
 from mlxcache.dashboard.suite_pages import suite_sections, write_suite_pages
 from mlxcache.history.by_series import BySeries
+from mlxcache.history.helpers import Helpers
 
 # How many figures a build draws at most unless told otherwise: each takes about a third of a second.
 FIGURES: Final = 24
@@ -69,6 +70,7 @@ def build_site(
     figures: int | None = FIGURES,
     notices: Iterable[str] = (),
     laid_out: BySeries | None = None,
+    helpers: Helpers | None = None,
 ) -> Built:
     """Write the site of a history table and its changes.
 
@@ -83,6 +85,7 @@ def build_site(
         figures: how many figures to draw at most that are not there yet; None draws all.
         notices: what else a reader should know.
         laid_out: `series_table.lay_out(df)`, where somebody has it already.
+        helpers: who draws figures while the pages are written; None: nobody, they are drawn here.
 
     Raises:
         output.SiteError: the folder holds something else.
@@ -90,6 +93,8 @@ def build_site(
     """
     started = time.monotonic()
     out = Output(folder)
+    helpers = helpers or Helpers(0)
+    helpers.prepare(change_pictures.__name__)
     repository = Repository(repo, branch, df.attrs.get("commits", {}))
     store = SeriesStore(df, laid_out)
     retired = retired_series(store, df.attrs.get("commits", {}))
@@ -111,7 +116,7 @@ def build_site(
     noise = {machine: machine_noise(store, positions) for machine, positions in store.by_machine.items()}
     covered = coverage(df, store, repository)
 
-    pictures = ChangePictures(out, df, store, figures)
+    pictures = ChangePictures(out, df, store, figures, helpers)
     left = write_change_pages(pages, out, pictures, store, events, changes, repository, address)
     write_front_page(pages, df, store, events, answer(df, store, events, retired), noise, covered, notes)
     if len(store):
@@ -123,6 +128,7 @@ def build_site(
     write_data_page(pages, df, store, events, notes, beside_asv=(folder / "asv" / "index.html").is_file())
     out.text(feed.JSON_PATH, feed.as_changes_json(events))
     out.data(feed.FEED_PATH, feed.as_feed(events, name, address, df.attrs.get("commits", {})))
+    pictures.finish()
     out.finish()
     return Built(
         out.n_files, out.n_written, out.n_bytes, len(events), len(standing(events)), left,

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from mlxcache.dashboard import suite_figures
 from mlxcache.dashboard.output import Output
 from mlxcache.dashboard.pages import TIMES, Pages
-from mlxcache.dashboard.pictures import Picture, picture_key, write_picture
+from mlxcache.dashboard.pictures import Picture, draw_picture, picture_key, write_picture
 from mlxcache.dashboard.plain_text import digest, short, slug
 from mlxcache.dashboard.suite_data import (
     REFERENCE_CACHE,
@@ -134,7 +134,7 @@ def _draw(
     picture = Picture(f"figures/{slug(name, 60)}-{digest(name)}", alt)
     key = picture_key(repr(content).encode("utf-8", "replace"))
     if not out.keep_all(picture.paths, key):
-        write_picture(out, picture, key, lambda theme: draw(theme=theme), own_colours=own_colours)
+        write_picture(out, picture, key, draw_picture(draw, own_colours=own_colours))
     return picture
 
 

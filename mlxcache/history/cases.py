@@ -69,6 +69,10 @@ class Cases:
         """The same layout, as the one object that all files share."""
         return self._layouts.setdefault(layout, layout)
 
+    def all_wanted(self, layout: bytes) -> bool:
+        """Whether the benchmark of each of a file's values is wanted."""
+        return self._wanted is None or bool((self._by_layout[layout] >= 0).all())
+
     def row_of_value(self, layout: bytes) -> npt.NDArray[np.int64]:
         """Which row of the file each of its values belongs to."""
         lengths = self._lengths[layout]

@@ -10,6 +10,7 @@ beside it; this module names the commits and says what became of each change.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,11 +27,12 @@ from mlxcache.history.aftermath import (
     range_commits,
     without_documentation,
 )
-from mlxcache.history.by_series import BySeries
+from mlxcache.history.by_series import BySeries, in_order_of
 from mlxcache.history.certificate_store import CertificateStore
 from mlxcache.history.confirmations import Confirmation
 from mlxcache.history.direction import direction_of, higher_is_better
-from mlxcache.history.judging import Judged, judge_all
+from mlxcache.history.helpers import Helpers
+from mlxcache.history.judging import Judged, helpers_for, judge_all
 from mlxcache.history.parse_cache import default_folder
 from mlxcache.history.segments import Change, Method
 from mlxcache.history.series_table import (
@@ -106,6 +108,7 @@ def change_points(
     cache: bool | str | os.PathLike[str] = True,
     show_progress: bool | None = None,
     laid_out: BySeries | None = None,
+    helpers: Helpers | None = None,
 ) -> pd.DataFrame:
     """All changes in a history table, the newest first.
 
@@ -127,6 +130,7 @@ def change_points(
             `parse_cache.default_folder`), in this folder, or not at all (False). The outcome is the same.
         show_progress: None shows it where stderr is a terminal.
         laid_out: `lay_out(df)`, where somebody has it already.
+        helpers: who helps, where somebody has them already; `jobs` has no meaning then.
 
     Returns:
         One row a change:
@@ -158,31 +162,33 @@ def change_points(
         ValueError: a column is missing, or `control` is no regular expression.
     """
     chosen = method or Method()
-    table = df if {"series", "commit_index"} <= set(df.columns) else measured(df, also=("status",))
-    by_number = lay_out(table) if laid_out is None else laid_out
-    keys, names = keys_of(table, by_number), commit_names(table)
-    is_control_benchmark = control_test(control)
-    if control == "median":
-        controls = median_controls(measured(table), keys)
-    elif any(is_control_benchmark(key.benchmark) for key in keys.values()):
-        controls = find_controls(measured(table), keys, is_control_benchmark)
-    else:
-        controls = Controls({})
-    values = replace(by_number, data=table["value"].to_numpy(np.float64)[by_number.data])
-    reruns = list(confirmations)
-    asked = {confirmation.key()[1:] for confirmation in reruns}
-    tasks: list[Task] = []
-    again: list[Task] = []
-    for task in tasks_of(values, keys, controls):
-        # What was worth a rerun may be below the threshold of a page without one.
-        (again if (*task.key[1:5],) in asked else tasks).append(task)
-    store = CertificateStore(default_folder() if cache is True else Path(cache)) if cache is not False else None
-    found = [
-        *judge_all(tasks, chosen, jobs=jobs, show_progress=show_progress, certificates=store),
-        *judge_all(again, chosen.for_rerun(), jobs=1, show_progress=show_progress, certificates=store),
-    ]
-    if store is not None:
-        store.save()
+    with helpers_for(len(df), jobs) if helpers is None else contextlib.nullcontext(helpers) as at_hand:
+        table = df if {"series", "commit_index"} <= set(df.columns) else measured(df, also=("status",))
+        by_number = lay_out(table) if laid_out is None else laid_out
+        keys, names = keys_of(table, by_number), commit_names(table)
+        is_control_benchmark = control_test(control)
+        if control == "median":
+            controls = median_controls(measured(table), keys)
+        elif any(is_control_benchmark(key.benchmark) for key in keys.values()):
+            controls = find_controls(measured(table), keys, is_control_benchmark)
+        else:
+            controls = Controls({})
+        values = replace(by_number, data=in_order_of(by_number.data, table["value"].to_numpy(np.float64)))
+        reruns = list(confirmations)
+        asked = {confirmation.key()[1:] for confirmation in reruns}
+        tasks: list[Task] = []
+        again: list[Task] = []
+        for task in tasks_of(values, keys, controls):
+            # What was worth a rerun may be below the threshold of a page without one.
+            (again if (*task.key[1:5],) in asked else tasks).append(task)
+        folder = default_folder() if cache is True else cache
+        store = CertificateStore(Path(folder)) if folder is not False else None
+        found = [
+            *judge_all(tasks, chosen, at_hand, show_progress=show_progress, certificates=store),
+            *judge_all(again, chosen.for_rerun(), at_hand, show_progress=show_progress, certificates=store),
+        ]
+        if store is not None:
+            store.save()
     facts = df.attrs.get("benchmarks", {})
     rows: list[dict[str, Any]] = []
     machine_rows: list[dict[str, Any]] = []

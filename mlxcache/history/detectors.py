@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 import numpy as np
-import ruptures
 
 from mlxcache.history.noise import (
     FloatArray,
@@ -100,6 +99,8 @@ class PeltDetector:
         return [(start, min(start + self.piece, n)) for start in range(0, n - _OVERLAP, step)]
 
     def _search(self, scaled: FloatArray, penalty: float) -> list[int]:
+        import ruptures  # with most of scipy: who searches nothing can do without
+
         # The linear kernel's cost is the squared error, and this class runs PELT in C: 0.5 ms where
         # ruptures.Pelt takes 700 ms for 500 points.
         search = ruptures.KernelCPD(kernel="linear", min_size=self.min_size)

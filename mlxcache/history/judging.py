@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 from collections.abc import Collection, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from typing import Final
 
+import ruptures  # noqa: F401  # which the detector imports when it first searches: not in the middle of a run
+
+from mlxcache.history import screening
+from mlxcache.history.certificate_store import CertificateStore, Used
 from mlxcache.history.control import divide_best, moved_with_control
 from mlxcache.history.detectors import PeltDetector
+from mlxcache.history.helpers import Call, Helpers, as_they_come, cores, here
 from mlxcache.history.noise import short_term_sigma
 from mlxcache.history.progress import progress
-from mlxcache.history.quiet import Certificates, loud
 from mlxcache.history.rerun import search_range
+from mlxcache.history.screening import screen
 from mlxcache.history.segments import Change, Method, find_changes, log_values
 from mlxcache.history.series_table import Task
 
 # Below this many values one process is done before a second one has started.
-_WORTH_A_PROCESS: Final = 4_000_000
-_CHUNK: Final = 200
-# Enough pieces to fill batches of about one length.
-_SCREENED: Final = 1_000
+_WORTH_A_PROCESS: Final = 2_000_000
+_MOST_PROCESSES: Final = 4
+# Below this many values in need of a search, a helper would still import what searching takes.
+_WORTH_SHARING: Final = 1_500_000
+_SEARCHED: Final = 50
+# Enough pieces to fill batches of about one length, and few enough for two processes to end at about one time.
+_SCREENED: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,55 +79,71 @@ def _judge_chunk(tasks: Sequence[_Open], method: Method) -> list[Judged]:
     return [result for result in found if result.changes or result.machine_changes]
 
 
-def _screened(
-    tasks: Sequence[Task], method: Method, certificates: Certificates, show_progress: bool | None
-) -> Sequence[_Open]:
-    """The series that need a closer look; in the others the detector would propose nothing."""
-    detector = method.detector
-    if type(detector) is not PeltDetector:
-        return [(task, None) for task in tasks]
-    kept: list[_Open] = []
-    chunks = [tasks[i : i + _SCREENED] for i in range(0, len(tasks), _SCREENED)]
-    label = f"looking for quiet series, chunks of {_SCREENED}"
-    for chunk in progress(chunks, label, enabled=show_progress):
-        xs = [divide_best(log_values(task.values)[0], task.controls)[0] for task in chunk]
-        kept += [(chunk[index], pieces) for index, pieces in loud(xs, detector, certificates).items()]
-    return kept
+def helpers_for(n_values: int, jobs: int | None = None) -> Helpers:
+    """Who helps with a table of so many values, being started; `jobs` are processes, None: what it is worth."""
+    if jobs is None:
+        jobs = min(_MOST_PROCESSES, cores()) if n_values >= _WORTH_A_PROCESS else 1
+    helpers = Helpers(jobs - 1)
+    helpers.prepare(screening.__name__)  # which takes as long as laying the table out
+    return helpers
 
 
 def judge_all(
     tasks: Sequence[Task],
     method: Method,
+    helpers: Helpers,
     *,
-    jobs: int | None = None,
     show_progress: bool | None = None,
-    certificates: Certificates | None = None,
-) -> Iterator[Judged]:
+    certificates: CertificateStore | None = None,
+) -> list[Judged]:
     """Series that have changes, in the order of `tasks`.
 
-    `jobs` None: one process a core, at most four, for large tables, and this process alone for others.
-    `certificates` are what is known of quiet pieces; they are used and added to.
+    `certificates` are what is known of quiet pieces; they are used and added to. Helpers screen, and search where
+    there is much to search; what they found quiet or loud is dealt with here meanwhile.
     """
-    remaining = _screened(tasks, method, certificates if certificates is not None else {}, show_progress)
-    if jobs is None:
-        large = sum(len(task.values) for task, _ in remaining) >= _WORTH_A_PROCESS
-        jobs = min(4, os.cpu_count() or 1) if large else 1
-    chunks = [remaining[i : i + _CHUNK] for i in range(0, len(remaining), _CHUNK)]
-    if jobs == 1:
-        for chunk in progress(chunks, f"finding changes, chunks of {_CHUNK} series", enabled=show_progress):
-            yield from _judge_chunk(chunk, method)
+    chunks = [tasks[i : i + _SCREENED] for i in range(0, len(tasks), _SCREENED)]
+    searches: dict[int, list[Call[list[Judged]]]] = {}
+    of_use: list[Used] = []
+    n_values = 0
+    for index, opened, used in _screened(chunks, method, helpers, certificates, show_progress):
+        of_use.append(used)
+        n_values += sum(len(task.values) for task, _ in opened)
+        if n_values < _WORTH_SHARING:
+            searches[index] = [here(_judge_chunk, opened, method)]
+        else:
+            parts = [opened[i : i + _SEARCHED] for i in range(0, len(opened), _SEARCHED)]
+            searches[index] = [helpers.submit(_judge_chunk, part, method) for part in parts]
+    if certificates is not None:
+        for used in of_use:
+            certificates.note(used)
+    calls = [call for index in sorted(searches) for call in searches[index]]
+    label = f"finding changes, chunks of {_SEARCHED} series"
+    for _ in progress(as_they_come(calls), label, len(calls), enabled=show_progress):
+        pass
+    return [judged for call in calls for judged in call.result()]
+
+
+def _screened(
+    chunks: Sequence[Sequence[Task]],
+    method: Method,
+    helpers: Helpers,
+    certificates: CertificateStore | None,
+    show_progress: bool | None,
+) -> Iterator[tuple[int, list[_Open], Used]]:
+    """The chunks' numbers, those of their series that need a closer look, and the certificates of use.
+
+    In the other series the detector would propose nothing.
+    """
+    detector = method.detector
+    if type(detector) is not PeltDetector:
+        for index, chunk in enumerate(chunks):
+            yield index, [(task, None) for task in chunk], Used([], {})
         return
-    # Forking a process that has threads is not safe, and numpy starts some.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=context) as pool:
-        answers = pool.map(_judge_chunk, chunks, [method] * len(chunks))
-        label = f"finding changes, chunks of {_CHUNK} series"
-        done = 0
-        try:
-            for found in progress(answers, label, len(chunks), enabled=show_progress):
-                done += 1
-                yield from found
-        except BrokenProcessPool:
-            # A script from standard input, or one without a guard around its main part, cannot be imported anew.
-            for chunk in chunks[done:]:
-                yield from _judge_chunk(chunk, method)
+    calls = [
+        helpers.submit(screen, [(task.values, task.controls) for task in chunk], detector, certificates)
+        for chunk in chunks
+    ]
+    label = f"looking for quiet series, chunks of {_SCREENED}"
+    for index in progress(as_they_come(calls), label, len(calls), enabled=show_progress):
+        loud, used = calls[index].result()
+        yield index, [(chunks[index][place], pieces) for place, pieces in loud.items()], used

@@ -69,6 +69,32 @@ def short_term_sigma(x: FloatArray) -> float:
     return max(_MAD_TO_SIGMA * spread / math.sqrt(2.0), FLOOR)
 
 
+def short_term_sigmas(xs: Sequence[FloatArray]) -> list[float]:
+    """`short_term_sigma` of each; series of one length are looked at together."""
+    found = [0.0] * len(xs)
+    by_length: dict[int, list[int]] = {}
+    for index, x in enumerate(xs):
+        by_length.setdefault(len(x), []).append(index)
+    for n, indices in by_length.items():
+        spreads = [0.0] * len(indices)
+        if n >= 2 and len(indices) > 1:
+            difference = np.diff(np.stack([xs[index] for index in indices]), axis=1)
+            np.abs(difference, out=difference)
+            half = (n - 1) // 2
+            if (n - 1) % 2:
+                spreads = np.partition(difference, half, axis=1)[:, half].tolist()
+            else:
+                pair = np.partition(difference, (half - 1, half), axis=1)
+                spreads = ((pair[:, half - 1] + pair[:, half]) / 2.0).tolist()
+        for index, spread in zip(indices, spreads, strict=True):
+            # Where half of the values repeat, it is another measure that counts.
+            large = spread > FLOOR
+            found[index] = (
+                max(_MAD_TO_SIGMA * spread / math.sqrt(2.0), FLOOR) if large else short_term_sigma(xs[index])
+            )
+    return found
+
+
 def clip_outliers(x: FloatArray, sigma: float, limit: float = 3.0) -> FloatArray:
     """`x` with everything beyond `limit` sigmas of its running median moved to that bound."""
     middle = running_median(x)

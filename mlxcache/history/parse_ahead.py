@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
+from mlxcache.history.helpers import cores, start_python
 from mlxcache.history.parse_cache import ParseCache
 
 # Less than a second's work is not worth a process.
@@ -36,23 +36,12 @@ class ParseAhead:
         self._missed += n_bytes
         if self._process is None and self._cache is not None and self._missed >= _WORTHWHILE_BYTES:
             self._missed = -(2**62)  # once
-            if _cores() > 1:
+            if cores() > 1:
                 self._start(self._cache, remaining())
 
     def _start(self, cache: Path, files: list[tuple[str, str]]) -> None:
-        package_root = str(Path(__file__).resolve().parents[2])
-        environment = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(filter(None, [package_root, os.environ.get("PYTHONPATH")])),
-        }
         try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                env=environment,
-            )
+            self._process = start_python(__name__, subprocess.DEVNULL)
             assert self._process.stdin is not None
             with self._process.stdin as pipe:
                 pipe.write(json.dumps([str(cache.resolve()), self._spread, files[::-1]]).encode())
@@ -72,12 +61,6 @@ class ParseAhead:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stop()
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def main() -> None:

@@ -15,6 +15,7 @@ import struct
 import tempfile
 import time
 import zlib
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -22,14 +23,18 @@ from typing import Final
 
 import numpy as np
 
-from mlxcache.history import asv_columns, asv_json, asv_results
+from mlxcache.history import asv_columns, asv_json, asv_results, parse_pack
 from mlxcache.history.asv_columns import Head, ParsedFile, Spread
 from mlxcache.history.asv_json import Fault
 from mlxcache.history.asv_results import parse_results
 from mlxcache.history.buffers import Blocks, Buffers
+from mlxcache.history.parse_pack import Pack, PackWriter, read_pack
 
 # Parsing a smaller file takes no longer than looking its entry up.
 _WORTHWHILE_BYTES: Final = 32 * 1024
+# With fewer values, reading entries one by one takes no time that anybody would notice.
+_WORTH_A_PACK: Final = 500_000
+_PACK: Final = "all.pack"
 _FORGOTTEN_S: Final = 30 * 24 * 3600
 _PREFIX: Final = struct.Struct("<4sII")  # magic, CRC-32 of what follows, length of the JSON part
 _MAGIC: Final = b"mxh1"
@@ -60,12 +65,18 @@ class ParseCache:
 
     def __init__(self, folder: Path | None, source: Path, *, spread: bool, buffers: Buffers | None = None) -> None:
         self._spread = spread
-        self._used: set[str] = set()
+        self._present: set[str] = set()  # keys of the files that there are
+        self.pack: Pack | None = None
         self._buffers = buffers if buffers is not None else Buffers()
         self._folder: Path | None = None
         if folder is not None:
             name = hashlib.sha256(os.fsencode(os.path.realpath(source))).hexdigest()[:20]
             self._folder = folder / "parsed" / name
+
+    def open_pack(self) -> None:
+        """Read what is known of the folder's files all at once, where somebody packed it."""
+        if self._folder is not None and not self._spread:
+            self.pack = read_pack(self._folder / _PACK, _parser_digest())
 
     def fetch(self, path: Path) -> Fetched:
         """Read a results file or, where there is one, its entry; may run in several threads at once.
@@ -77,21 +88,26 @@ class ParseCache:
         n = len(content)
         if self._folder is None or n < _WORTHWHILE_BYTES:
             return Fetched(path.name, n, bytes(content), None, None)
-        entry = self._folder / (_key(content, path.name) + (".spread" if self._spread else ".values"))
+        key = _key(content, path.name)
+        entry = self._folder / (key + (".spread" if self._spread else ".values"))
+        if self.pack is not None and key in self.pack.files:
+            return Fetched(path.name, n, b"", entry, self.pack.files[key])
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError, struct.error):
             parsed = _unpack(self._buffers.packed.read(entry), self._buffers.blocks, spread=self._spread)
+            parsed.key = key
             return Fetched(path.name, n, b"", entry, parsed)
         return Fetched(path.name, n, bytes(content), entry, None)
 
     def parse(self, fetched: Fetched) -> tuple[ParsedFile, bool]:
         """The parsed file, and whether it had to be parsed for want of a sound entry."""
         if fetched.entry is not None:
-            self._used.add(fetched.entry.stem)
+            self._present.add(fetched.entry.stem)
         if fetched.parsed is not None:
             return fetched.parsed, False
         parsed = parse_results(fetched.data, fetched.filename, spread=self._spread)
         if fetched.entry is not None:
             _store(fetched.entry, _pack(parsed))
+            parsed.key = fetched.entry.stem
         return parsed, fetched.entry is not None
 
     def prune(self) -> None:
@@ -100,7 +116,7 @@ class ParseCache:
             return
         with contextlib.suppress(OSError):
             for entry in os.scandir(self._folder):
-                if entry.name.partition(".")[0] not in self._used:
+                if not self._is_wanted(entry.name):
                     with contextlib.suppress(OSError):
                         os.unlink(entry.path)  # noqa: PTH108
             os.utime(self._folder)
@@ -110,11 +126,28 @@ class ParseCache:
                 if entry.stat().st_mtime < horizon:
                     shutil.rmtree(entry.path, ignore_errors=True)
 
+    def _is_wanted(self, name: str) -> bool:
+        stem, _, kind = name.partition(".")
+        packed = self.pack is not None and kind == "values" and stem in self.pack.files
+        return name == _PACK or (stem in self._present and not packed)
+
+    def repack(self, files: Sequence[ParsedFile]) -> PackWriter | None:
+        """Begin to pack the folder's files, given in the order of the table, if enough are new to the pack."""
+        if self._folder is None or self._spread:
+            return None
+        kept = list({file.key: file for file in files if file.key}.values())
+        total = sum(len(file.values) for file in kept)
+        fresh = sum(len(file.values) for file in kept if file.place < 0)
+        gone = self.pack.n - (total - fresh) if self.pack is not None else 0
+        if total < _WORTH_A_PACK or (fresh <= total // 32 and gone <= total // 4):
+            return None
+        return PackWriter(self._folder / _PACK, _parser_digest(), kept)
+
 
 @cache
 def _parser_digest() -> bytes:
     digest = hashlib.sha256()
-    for module in (asv_json, asv_columns, asv_results):
+    for module in (asv_json, asv_columns, asv_results, parse_pack):
         digest.update(Path(str(module.__file__)).read_bytes())
     digest.update(Path(__file__).read_bytes())
     return digest.digest()

@@ -20,16 +20,16 @@ most k * (sqrt(p) + d)**2 + e + 2 * d * sqrt(e).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from hashlib import blake2b
-from typing import Final, NamedTuple
+from functools import lru_cache
+from hashlib import sha256
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
 from mlxcache.history.detectors import PeltDetector
-from mlxcache.history.noise import REACH, FloatArray, middle_of_seven, short_term_sigma
+from mlxcache.history.noise import REACH, FloatArray, middle_of_seven, short_term_sigmas
 
 # Pieces that are searched together: their sums and best costs fill the processor's second cache.
 _BATCH: Final = 128
@@ -71,7 +71,13 @@ class Certificate(NamedTuple):
         return self.excess + 2.0 * self.moved(sigma, clip) * math.sqrt(self.excess)
 
 
-Certificates = MutableMapping[bytes, Certificate]
+class Certificates(Protocol):
+    """What is known of pieces, by key: a dictionary, or what keeps it on disk."""
+
+    def get(self, key: bytes, /) -> Certificate | None:
+        """The certificate of a piece, if there is one."""
+
+    def __setitem__(self, key: bytes, certificate: Certificate, /) -> None: ...
 
 
 @dataclass(slots=True, eq=False)
@@ -104,9 +110,9 @@ def loud(
     """
     found: dict[int, set[int]] = {}
     pieces: list[_Piece] = []
-    for index, x in enumerate(xs):
+    for index, (x, sigma) in enumerate(zip(xs, short_term_sigmas(xs), strict=True)):
         if len(x) >= 2 * detector.min_size:
-            pieces += _open_pieces(index, x, detector, certificates)
+            pieces += _open_pieces(index, x, sigma, detector, certificates)
     _clip(pieces, detector.clip)
     still = _still_quiet([piece for piece in pieces if piece.known is not None], detector, certificates)
     unknown = [piece for piece in pieces if piece not in still]
@@ -206,13 +212,14 @@ def _growth(pieces: Sequence[_Piece], detector: PeltDetector, share: float) -> l
     return list(map(_Answer, quiet.tolist(), settled_excess.tolist()))
 
 
-def _open_pieces(index: int, x: FloatArray, detector: PeltDetector, certificates: Certificates) -> list[_Piece]:
+def _open_pieces(
+    index: int, x: FloatArray, sigma: float, detector: PeltDetector, certificates: Certificates
+) -> list[_Piece]:
     """The series' pieces that no certificate covers."""
     n = len(x)
-    sigma = short_term_sigma(x)
     penalty = detector.first_penalty * math.log(n)
     pieces = []
-    for start, stop in detector.pieces(n):
+    for start, stop in _places(detector, n):
         key = b""
         if stop + REACH <= n:  # else the medians at its end will change with the next value
             key = _key(x[max(0, start - REACH) : stop + REACH], start == 0, detector)
@@ -235,6 +242,11 @@ def _open_pieces(index: int, x: FloatArray, detector: PeltDetector, certificates
                 break
         pieces.append(piece)
     return pieces
+
+
+@lru_cache(4096)
+def _places(detector: PeltDetector, n: int) -> list[tuple[int, int]]:
+    return detector.pieces(n)
 
 
 def _clip(pieces: Sequence[_Piece], limit: float) -> None:
@@ -265,15 +277,17 @@ def _padded(x: FloatArray, start: int, stop: int) -> FloatArray:
 
 
 def _key(values: FloatArray, first: bool, detector: PeltDetector, kind: bytes = b"") -> bytes:
-    digest = blake2b(values, digest_size=16, person=kind)  # type: ignore[arg-type]  # an array is a buffer
-    digest.update(_marks(first, detector))
-    return digest.digest()
+    digest = _marks(first, detector, kind).copy()
+    digest.update(values)
+    key: bytes = digest.digest()[:16]
+    return key
 
 
-@cache
-def _marks(first: bool, detector: PeltDetector) -> bytes:
-    """What a certificate depends on beside the values."""
-    return f"{first} {detector.min_size} {detector.clip}".encode()
+@lru_cache(64)
+def _marks(first: bool, detector: PeltDetector, kind: bytes) -> Any:
+    """A digest of what a certificate depends on beside the values."""
+    # SHA-256 has instructions of its own in today's processors, and takes half of BLAKE2's time with them.
+    return sha256(b"%s %d %d %r;" % (kind, first, detector.min_size, detector.clip))
 
 
 def _running_sums(pieces: Sequence[_Piece]) -> FloatArray:

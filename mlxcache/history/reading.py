@@ -46,6 +46,7 @@ class ResultFile:
     kind: str  # what it counts as
     parsed: ParsedFile
     cases: Places  # of each value, -1 where its benchmark is not wanted
+    cache: ParseCache
     keep: npt.NDArray[np.bool_] | None = None  # None: all values
 
     def __len__(self) -> int:
@@ -88,7 +89,7 @@ class Reader:
                     self._report(path, [Fault("", f"cannot be read: {error.strerror or error}")])
                     continue
                 parsed, missed = cache.parse(content)
-                self._add(path, parsed, folder, facts)
+                self._add(path, parsed, folder, facts, cache)
                 if missed:
                     ahead.missed(content.n_bytes, partial(_paths, work, index + 1))
 
@@ -102,6 +103,7 @@ class Reader:
         with ThreadPoolExecutor(_READERS) as pool:
             for folder, files in groupby(work, key=lambda item: item[0]):
                 cache = ParseCache(self._cache, folder.path, spread=self._spread, buffers=buffers)
+                cache.open_pack()
                 for _, path in files:
                     waiting.append((folder, path, cache, pool.submit(cache.fetch, path)))
                     sizes.append(_size(path))
@@ -128,7 +130,9 @@ class Reader:
             Problem(readable(str(path)), fault.row, fault.reason, fault.n_values) for fault in faults
         ]
 
-    def _add(self, path: Path, parsed: ParsedFile, folder: MachineFolder, facts: dict[str, Any]) -> None:
+    def _add(
+        self, path: Path, parsed: ParsedFile, folder: MachineFolder, facts: dict[str, Any], cache: ParseCache
+    ) -> None:
         self._report(path, parsed.faults)
         if not parsed.head.commit or not parsed.head.env:
             return
@@ -150,8 +154,10 @@ class Reader:
                 machine.setdefault(key, value)
         parsed.layout = self.cases.shared(parsed.layout)
         cases = self.cases.codes(parsed.layout)
-        keep = (parsed.status != UNUSABLE) & (cases >= 0)
-        self.files.append(ResultFile(readable(str(path)), host, kind, parsed, cases, None if keep.all() else keep))
+        keep = None
+        if not self.cases.all_wanted(parsed.layout) or parsed.status.max(initial=OK) == UNUSABLE:
+            keep = (parsed.status != UNUSABLE) & (cases >= 0)
+        self.files.append(ResultFile(readable(str(path)), host, kind, parsed, cases, cache, keep))
 
     def recorded_dates(self) -> dict[str, int | None]:
         """Each commit's date as the results record it, in seconds; the earliest where files differ."""

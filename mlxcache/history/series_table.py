@@ -100,9 +100,7 @@ def lay_out(df: pd.DataFrame) -> BySeries:
     """
     _require(df, ("series", "commit_index", "value", "status"))
     # Nothing is left out, since each selection of ten million rows costs as much as laying them out.
-    series = np.where(has_number(df), df["series"].to_numpy(), -1)
-    rows = np.arange(len(df), dtype=np.int32 if len(df) < 2**31 else np.int64)
-    return by_series(series, df["commit_index"].to_numpy(), rows)
+    return by_series(df["series"].to_numpy(), df["commit_index"].to_numpy(), usable=has_number(df))
 
 
 def keys_of(df: pd.DataFrame, laid_out: BySeries) -> dict[int, Key]:

@@ -32,6 +32,7 @@ from mlxcache.dashboard.site import build_site
 from mlxcache.dashboard.sparkline import sparkline
 from mlxcache.dashboard.suite_figures import curve_figure, race_figure, ratio_figure
 from mlxcache.dashboard.suite_pages import heat_class, suite_sections
+from mlxcache.history.helpers import Helpers
 from tests.dashboard.site_trees import (
     SUITE,
     commit,
@@ -210,10 +211,27 @@ def test_long_histories_are_cut_around_the_change(tmp_path: Path) -> None:
         )
     df, changes = judged(tmp_path / "results")
     store = SeriesStore(df)
-    pictures = ChangePictures(Output(tmp_path / "site"), df, store, None)
+    pictures = ChangePictures(Output(tmp_path / "site"), df, store, None, Helpers(0))
     (event,) = group_changes(changes)
     assert pictures._span(event.lead) == (250, 649)
-    assert pictures.get(event.lead, event.address) is not None
+    picture = pictures.get(event.lead, event.address)
+    pictures.finish()
+    assert picture is not None
+    assert (tmp_path / "site" / picture.png).is_file()
+
+
+def test_helpers_draw_the_same_figures(tmp_path: Path) -> None:
+    """Every file of a site is the same whether a helper draws its figures or nobody helps."""
+    df, changes = judged(write_story(tmp_path / "results", commits=61))
+    build_site(df, changes, tmp_path / "alone", figures=None)
+    with Helpers(1) as helpers:
+        build_site(df, changes, tmp_path / "helped", figures=None, helpers=helpers)
+    alone, helped = (
+        {path.relative_to(root): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+        for root in (tmp_path / "alone", tmp_path / "helped")
+    )
+    assert any(path.suffix == ".svg" for path in alone)
+    assert alone == helped
 
 
 def test_one_more_commit_draws_no_figure_anew(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from frames import commit_file, commit_name, git, history_frame, levels, tables
 
 import mlxcache.history
-from mlxcache.history import change_points
+from mlxcache.history import change_points, judging
 from mlxcache.history.change_table import COLUMNS
 from mlxcache.history.confirmations import Confirmation
 from mlxcache.history.control import Control, divide_best, is_control
@@ -273,12 +273,18 @@ def test_a_weak_candidate_is_listed_once_a_rerun_confirmed_it() -> None:
     pytest.fail("no seed gave a weak candidate")
 
 
-def test_several_processes_find_what_one_finds() -> None:
-    """The result does not depend on `jobs`."""
+@pytest.mark.parametrize("worth", [0, 100, 10**9])
+def test_several_processes_find_what_one_finds(worth: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The result depends neither on `jobs` nor on who searches what is not quiet."""
+    monkeypatch.setattr(judging, "_WORTH_SHARING", worth)
+    monkeypatch.setattr(judging, "_SCREENED", 2)
     df = tables(
         *(history_frame(levels((30, 1.0), (30, 1.1), seed=s), benchmark=f"bench.time_{s:03}") for s in range(5))
     )
-    pd.testing.assert_frame_equal(change_points(df, jobs=2), change_points(df, jobs=1))
+    expected = change_points(df, jobs=1, cache=False)
+    assert len(expected) == 5
+    for jobs in (2, 3):
+        pd.testing.assert_frame_equal(change_points(df, jobs=jobs, cache=False), expected)
 
 
 def test_what_most_benchmarks_do_at_once_is_noted() -> None:

@@ -161,7 +161,7 @@ def test_second_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     root, cache = make(tmp_path / "results"), tmp_path / "cache"
     plain = load(root, cache=False)
     monkeypatch.setattr(parse_ahead, "_WORTHWHILE_BYTES", 1)
-    monkeypatch.setattr(parse_ahead, "_cores", lambda: 2)
+    monkeypatch.setattr(parse_ahead, "cores", lambda: 2)
     pd.testing.assert_frame_equal(load(root, cache=cache), plain)
     assert len(entries(cache)) == 4
 

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from frames import history_frame, tables
 
-from mlxcache.history import change_points
+from mlxcache.history import change_points, judging
 from mlxcache.history.certificate_store import CertificateStore
 from mlxcache.history.detectors import PeltDetector
 from mlxcache.history.noise import FloatArray, middle_of_seven, short_term_sigma
@@ -130,8 +130,24 @@ def test_the_store_outlives_the_process_and_is_used(
     assert len(first) > 60
     grown = change_points(quiet_table(600))
     pd.testing.assert_frame_equal(grown, change_points(quiet_table(600), cache=False))
-    covered = sum(c.covers(c.penalty * 1.01, c.sigma, 3.0) for c in first.values())
+    known = [certificate for key in first if (certificate := first.get(key)) is not None]
+    covered = sum(c.covers(c.penalty * 1.01, c.sigma, 3.0) for c in known)
     assert covered == len(first)
+
+
+def test_what_helpers_found_quiet_is_kept_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file holds the same certificates whoever searched, and they are used."""
+    monkeypatch.setattr(judging, "_SCREENED", 7)
+    stores = []
+    for jobs in (1, 2):
+        for n in (590, 600):
+            folder = tmp_path / str(jobs)
+            found = change_points(quiet_table(n), cache=folder, jobs=jobs)
+            pd.testing.assert_frame_equal(found, change_points(quiet_table(n), cache=False, jobs=1))
+        store = CertificateStore(folder)
+        stores.append({key: store.get(key) for key in store})
+    assert stores[0] == stores[1]
+    assert len(stores[0]) > 60
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "emptied", "foreign"])
@@ -172,12 +188,12 @@ def test_stores_of_several_processes_at_once_leave_a_sound_file(tmp_path: Path) 
     found = CertificateStore(tmp_path)
     assert len(found) >= 500
     assert len(found) % 500 == 0
-    assert set(found.values()) == {Certificate(1.0, 2.0, 3)}
+    assert set(map(found.get, found)) == {Certificate(1.0, 2.0, 3)}
     assert [path.name for path in tmp_path.iterdir()] == ["quiet-pieces.bin"]
 
 
 def test_a_script_from_standard_input_may_use_several_processes() -> None:
-    """Its processes cannot start; this one does their work, and the outcome is the same."""
+    """Helpers import nothing of the script."""
     script = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "from frames import history_frame, levels\n"
