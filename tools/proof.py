@@ -1,7 +1,7 @@
 """Does the chain catch what it should? A clone of this repository with slowdowns planted, judged by real asv runs.
 
     python tools/proof.py --size small                      # a few minutes; what `make proof-small` runs
-    python tools/proof.py --size write                      # a slower Pool.write against nothing, five times each
+    python tools/proof.py --size write                      # a slower Pool.write five times, nothing five times, memory
     python tools/proof.py --size large --folder proof       # more than an hour; docs/proof.md has its result
 
 The clone gets commits that do nothing (comments, documentation, renames, tests) and among them some that slow the
@@ -151,7 +151,7 @@ class Size:
 
 RELATIVE = r"^decode\.Relative\.track_over_control\('int32', 128, 1024\)"
 LONG = r"^decode\.Relative\.track_over_control\('int64', 128, 1024\)"
-MEMORY = r"^footprint\.Footprint\.track_decode_peak$"
+MEMORY = r"^footprint\.Footprint\.track_cache_of_cells$"
 CONTROL = r"^control\.Control\.time_mlx$"
 WRITE = r"^pool\.Write\.track_over_bare\(1\)"
 IN_THE_STEP = ("held slice", "mask per layer", "growth every step", "int32 copied")
@@ -166,7 +166,7 @@ SIZES = {
         20,
         (RELATIVE, LONG, MEMORY, CONTROL),
     ),
-    "write": Size((), 1, ("Pool.write 10%", "quiet") * 5, 12, (WRITE,)),
+    "write": Size((), 1, (*("Pool.write 10%", "quiet") * 5, "memory only"), 12, (WRITE,)),
     # In the history what the decode step shows, so that a commit takes seconds; all kinds as pull requests.
     "large": Size(
         IN_THE_STEP + WAITS * 5,
