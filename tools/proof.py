@@ -1,7 +1,7 @@
 """Does the chain catch what it should? A clone of this repository with slowdowns planted, judged by real asv runs.
 
     python tools/proof.py --size small                      # a few minutes; what `make proof-small` runs
-    python tools/proof.py --size write                      # a slower Pool.write five times, nothing five times, memory
+    python tools/proof.py --size write                      # a slower Pool.write, nothing, and memory
     python tools/proof.py --size large --folder proof       # more than an hour; docs/proof.md has its result
 
 The clone gets commits that do nothing (comments, documentation, renames, tests) and among them some that slow the
