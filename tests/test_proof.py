@@ -68,7 +68,7 @@ def test_what_must_be_reached_is_named_where_it_was_not() -> None:
 
 def test_all_sizes_plant_what_there_is() -> None:
     """The large one has what docs/proof.md promises: 20 waits of 5 %, 200 quiet commits."""
-    known = set(kinds(1e5, 0.0, 1e5, 0.0)) | {"quiet"}
+    known = set(kinds(1e5, 0.0, 1e5)) | {"quiet"}
     for size in SIZES.values():
         assert set(size.history) | set(size.pulls) <= known
     large = SIZES["large"]
@@ -76,7 +76,7 @@ def test_all_sizes_plant_what_there_is() -> None:
     assert (2 * len(large.history)) * large.quiet_run >= 200
 
 
-@pytest.mark.parametrize("plant", kinds(4e5, 0.0, 1e5, 0.0).values(), ids=lambda plant: plant.name)
+@pytest.mark.parametrize("plant", kinds(4e5, 0.0, 1e5).values(), ids=lambda plant: plant.name)
 def test_what_is_planted_fits_the_code(plant: Plant) -> None:
     """It parses, and wraps what the module has."""
     text = (ROOT / "mlxcache" / f"{plant.module}.py").read_text(encoding="utf-8")
@@ -94,7 +94,7 @@ def test_the_line_of_commits_is_as_planned(tmp_path: Path) -> None:
     proof.git(clone, "init", "-q", "-b", "main-line")
     proof.commit(clone, "start")
     size = proof.Size(("wait 5%", "memory only", "wait 20%"), 2, ("held slice", "quiet"), 4, ())
-    plants = kinds(4e5, 0.0, 1e5, 0.0)
+    plants = kinds(4e5, 0.0, 1e5)
     made = make_history(clone, size, plants)
     assert [each.planted or (each.taken_back and "back") for each in made if each.planted or each.taken_back] == [
         "wait 5%", "back", "memory only", "back", "wait 20%"
