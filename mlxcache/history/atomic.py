@@ -30,6 +30,25 @@ def write_atomically(path: Path, data: bytes) -> None:
     sync_folder(path.parent)
 
 
+def write_cached(path: Path, data: bytes) -> None:
+    """Replace a file of a cache as one step, and make its folder.
+
+    A full disk or a read-only folder costs speed only, so nothing is said; and there is no fsync, so whoever reads
+    must tell by a checksum what a crash cut short.
+    """
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(dir=path.parent, suffix=".part")
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+            os.replace(name, path)  # noqa: PTH105
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(name)  # noqa: PTH108
+            raise
+
+
 def sync_folder(folder: Path) -> None:
     """Make the folder's list of names durable; without it a crash may forget a rename."""
     descriptor = os.open(folder, os.O_RDONLY)

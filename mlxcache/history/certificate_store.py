@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import struct
-import tempfile
 import time
 import zlib
 from collections.abc import Callable, Iterator
@@ -21,6 +19,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from mlxcache.history import detectors, noise, quiet
+from mlxcache.history.atomic import write_cached
 from mlxcache.history.quiet import Certificate
 
 _ENTRY: Final = np.dtype(
@@ -108,7 +107,8 @@ class CertificateStore:
         ours = {*mine["key"].tolist()}
         others = others[lately & np.array([key not in ours for key in others["key"].tolist()], np.bool_)]
         others = others[np.argsort(others["day"], kind="stable")]
-        _write(self._path, np.concatenate([others, mine])[-_MOST:].tobytes())
+        body = np.concatenate([others, mine])[-_MOST:].tobytes()
+        write_cached(self._path, _PREFIX.pack(_MAGIC, zlib.crc32(body), _code_digest()) + body)
 
 
 @lru_cache(1)
@@ -136,18 +136,3 @@ def _read(path: Path) -> np.ndarray[tuple[int], np.dtype[np.void]]:
         if sound and code == _code_digest():
             return np.frombuffer(body, _ENTRY)
     return np.empty(0, _ENTRY)
-
-
-def _write(path: Path, body: bytes) -> None:
-    # No fsync: what a crash cut short fails its checksum.
-    with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=path.parent, suffix=".part")
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(_PREFIX.pack(_MAGIC, zlib.crc32(body), _code_digest()) + body)
-            os.replace(name, path)  # noqa: PTH105
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(name)  # noqa: PTH108
-            raise

@@ -12,7 +12,6 @@ import json
 import os
 import shutil
 import struct
-import tempfile
 import time
 import zlib
 from collections.abc import Sequence
@@ -27,6 +26,7 @@ from mlxcache.history import asv_columns, asv_json, asv_results, parse_pack
 from mlxcache.history.asv_columns import Head, ParsedFile, Spread
 from mlxcache.history.asv_json import Fault
 from mlxcache.history.asv_results import parse_results
+from mlxcache.history.atomic import write_cached
 from mlxcache.history.buffers import Blocks, Buffers
 from mlxcache.history.parse_pack import Pack, PackWriter, read_pack
 
@@ -106,7 +106,7 @@ class ParseCache:
             return fetched.parsed, False
         parsed = parse_results(fetched.data, fetched.filename, spread=self._spread)
         if fetched.entry is not None:
-            _store(fetched.entry, _pack(parsed))
+            write_cached(fetched.entry, _pack(parsed))
             parsed.key = fetched.entry.stem
         return parsed, fetched.entry is not None
 
@@ -158,22 +158,6 @@ def _key(data: bytes | memoryview, filename: str) -> str:
     digest.update(os.fsencode(filename) + b"\0")
     digest.update(data)
     return digest.hexdigest()[:40]
-
-
-def _store(path: Path, payload: bytes) -> None:
-    """Write an entry. A full disk or a read-only folder costs speed only, so nothing is said."""
-    # No fsync: an entry that a crash cut short fails its checksum and is parsed again.
-    with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=path.parent, suffix=".part")
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(payload)
-            os.replace(name, path)  # noqa: PTH105
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(name)  # noqa: PTH108
-            raise
 
 
 def _pack(parsed: ParsedFile) -> bytes:
