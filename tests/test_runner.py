@@ -12,6 +12,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -301,6 +302,17 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def _wait_for_the_first(folder: Path, running: subprocess.Popen[Any]) -> None:
+    """Until the first benchmark of `project` is saved; fails if the run ends or a minute passes before."""
+    for _ in range(600):
+        done = [path for path in folder.glob("*.json") if path.name != "machine.json"]
+        if done and "suite.A.time_a" in done[0].read_text():
+            return
+        assert running.poll() is None, "it ended by itself"
+        time.sleep(0.1)
+    pytest.fail("the first benchmark was not saved within a minute")
+
+
 @pytest.mark.parametrize(("argument", "told"), [("--quick", 1.0), ("--show-stderr", 0.0)])
 def test_a_quick_run_tells_the_benchmarks(project: Path, argument: str, told: float) -> None:
     """What asv's --quick cannot shorten reads MLXCACHE_QUICK."""
@@ -329,12 +341,7 @@ def test_a_terminated_bench_stops_asv_and_reports(project: Path) -> None:
     with subprocess.Popen(
         command, env=environment, cwd=project, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     ) as running:
-        for _ in range(600):
-            done = [path for path in folder.glob("*.json") if path.name != "machine.json"]
-            if done and "suite.A.time_a" in done[0].read_text():
-                break
-            assert running.poll() is None, "it ended by itself"
-            time.sleep(0.1)
+        _wait_for_the_first(folder, running)
         running.terminate()
         _, said = running.communicate(timeout=60)
     assert running.returncode == 2
@@ -363,14 +370,7 @@ def test_an_interrupted_run_keeps_what_had_finished(project: Path, how: signal.S
     )
     folder = project / "results" / CPU.key
     try:
-        for _ in range(600):
-            done = [path for path in folder.glob("*.json") if path.name != "machine.json"]
-            if done and "suite.A.time_a" in done[0].read_text():
-                break
-            assert running.poll() is None, "asv ended by itself"
-            time.sleep(0.1)
-        else:
-            pytest.fail("the first benchmark was not saved within a minute")
+        _wait_for_the_first(folder, running)
         os.killpg(running.pid, how) if how is signal.SIGINT else running.send_signal(how)
         running.wait(timeout=60)
     finally:

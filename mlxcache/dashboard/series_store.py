@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -112,17 +112,17 @@ class SeriesStore:
     @cached_property
     def by_benchmark(self) -> dict[str, list[int]]:
         """Positions of the series of each benchmark, by name."""
-        found: dict[str, list[int]] = {}
-        for position, key in enumerate(self.keys):
-            found.setdefault(key.benchmark, []).append(position)
-        return dict(sorted(found.items()))
+        return self._positions_by(lambda key: key.benchmark)
 
     @cached_property
     def by_machine(self) -> dict[str, list[int]]:
         """Positions of the series of each machine, by name."""
+        return self._positions_by(lambda key: key.machine)
+
+    def _positions_by(self, name: Callable[[Key], str]) -> dict[str, list[int]]:
         found: dict[str, list[int]] = {}
         for position, key in enumerate(self.keys):
-            found.setdefault(key.machine, []).append(position)
+            found.setdefault(name(key), []).append(position)
         return dict(sorted(found.items()))
 
 
