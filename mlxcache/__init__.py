@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mlxcache.attend import update_and_attend
-    from mlxcache.cache import AttendSpec, MaskKind, MLXCache
+    from mlxcache.cache import MLXCache
     from mlxcache.cells import MLXCellCache
     from mlxcache.layout import CacheConfig, CapacityError, LayerConfig, LayerPolicy
     from mlxcache.pool import Pool
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mlxcache.quantized_pool import QuantizedPool
     from mlxcache.registry import cache_kinds, make_cache, register_cache
     from mlxcache.sequence import MLXSequenceCache
+    from mlxcache.spec import AttendSpec, MaskKind
 
 __version__ = "0.1.0"
 
@@ -41,7 +42,7 @@ __all__ = [
 ]
 
 _HOME = {
-    "AttendSpec": "cache",
+    "AttendSpec": "spec",
     "CacheConfig": "layout",
     "CapacityError": "layout",
     "LayerConfig": "layout",
@@ -49,7 +50,7 @@ _HOME = {
     "MLXCache": "cache",
     "MLXCellCache": "cells",
     "MLXSequenceCache": "sequence",
-    "MaskKind": "cache",
+    "MaskKind": "spec",
     "Pool": "pool",
     "QuantizedPool": "quantized_pool",
     "cache_kinds": "registry",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import mlx.core as mx
 
-from mlxcache.cache import MaskKind, MLXCache
+from mlxcache.cache import MLXCache
 from mlxcache.positions import host_positions
+from mlxcache.spec import AttendSpec, MaskKind
 
 
 def update_and_attend(
@@ -59,23 +60,36 @@ def update_and_attend(
             f"q: got shape {q_shape} with k of shape {k_shape}, expected batch 1, the head_dim of k, and a "
             "number of heads that is a multiple of k's"
         )
-    keys, values, kind, mask = cache.update_and_gather(layer, positions, k, v)
-    if keys.dtype != q.dtype:
-        keys, values = keys.astype(q.dtype), values.astype(q.dtype)
-    batch = keys.shape[0]
-    if batch > 1:  # the tokens of each sequence as one of a batch
-        q = q.reshape(q_shape[1], batch, count // batch, q_shape[3]).transpose(1, 0, 2, 3)
-    out = mx.fast.scaled_dot_product_attention(q, keys, values, scale=scale, mask=_mask(kind, mask))
-    if batch > 1:
-        out = out.transpose(1, 0, 2, 3).reshape(q_shape)
+    spec = cache.update_and_fetch(layer, positions, k, v, gather=True)
+    batch = spec.keys.shape[0]
+    if batch == 1:
+        out = _attend(q, spec, scale)
+    elif mx.default_device().type == mx.DeviceType.gpu:
+        out = _as_batch(q, spec, scale)
+    else:
+        # A CPU gains nothing by a batch, and its caches lose what is gathered of so many: docs/profiles.md.
+        parts = zip(mx.split(q, batch, axis=2), cache.fetch_each(layer), strict=True)
+        out = mx.concatenate([_attend(part, one, scale) for part, one in parts], axis=2)
     return out if out_dtype is None or out.dtype == out_dtype else out.astype(out_dtype)
 
 
-def _mask(kind: MaskKind, mask: mx.array | None) -> mx.array | str | None:
-    if kind is MaskKind.NONE:
-        return None
+def _as_batch(q: mx.array, spec: AttendSpec, scale: float) -> mx.array:
+    """Attention with the tokens of each sequence as one of a batch."""
+    batch, (_, heads, count, dim) = spec.keys.shape[0], q.shape
+    each = q.reshape(heads, batch, count // batch, dim).transpose(1, 0, 2, 3)
+    return _attend(each, spec, scale).transpose(1, 0, 2, 3).reshape(q.shape)
+
+
+def _attend(q: mx.array, spec: AttendSpec, scale: float) -> mx.array:
+    keys, values, kind, mask = spec
+    dtype = q.dtype
+    if keys.dtype != dtype:
+        keys, values = keys.astype(dtype), values.astype(dtype)
+    chosen: mx.array | str | None = None
     if kind is MaskKind.CAUSAL:
-        return "causal"
-    if mask is None:
-        raise ValueError("mask: got None with MaskKind.EXPLICIT, expected bool [1, 1, tokens, keys]")
-    return mask
+        chosen = "causal"
+    elif kind is MaskKind.EXPLICIT:
+        if mask is None:
+            raise ValueError("mask: got None with MaskKind.EXPLICIT, expected bool [1, 1, tokens, keys]")
+        chosen = mask
+    return mx.fast.scaled_dot_product_attention(q, keys, values, scale=scale, mask=chosen)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -11,116 +10,13 @@ import mlx.core as mx
 import numpy as np
 
 from mlxcache.layout import CacheConfig, LayerConfig, Run
-from mlxcache.pool import Pool, row_index
+from mlxcache.pool import Pool
 from mlxcache.quantized_pool import QuantizedPool
+from mlxcache.spec import AttendSpec, StepMask
+from mlxcache.step import LayerWork, Positions, Step
 
-_FULL = slice(None)
-# AttendSpec(...) goes through a Python-level __new__: 290 ns where this takes 140, once a layer.
+# AttendSpec(...) goes through a Python-level __new__: 290 ns where this takes 180, once a layer.
 _tuple = tuple.__new__
-
-# What `host_positions` returned, or any sequence of integers.
-Positions = memoryview | np.ndarray | Sequence[int]
-
-
-class MaskKind(enum.Enum):
-    """Which mask attention applies to the keys it is handed."""
-
-    NONE = "none"
-    #: Lower-right aligned, as MLX's fused attention does it: the last query sees every key.
-    CAUSAL = "causal"
-    EXPLICIT = "explicit"
-
-
-class AttendSpec(NamedTuple):
-    """What one layer attends to in one step.
-
-    `keys` and `values` are `[1, H, S, D]` in the storage dtype, oldest first; `mask` is bool `[1, 1, T, S]`,
-    true where a query sees a key, and None unless `kind` is EXPLICIT. Drop a spec before the next step is
-    evaluated: while a slice of a pool is alive, MLX copies the pool instead of updating it.
-    """
-
-    keys: mx.array
-    values: mx.array
-    kind: MaskKind
-    mask: mx.array | None
-
-
-class LayerWork:
-    """What every layer of one kind does in one step, with ready index objects and the shape to expect.
-
-    Args:
-        cells: the layers' configuration.
-        count: tokens of the step.
-        write: where they go, as one run, or as an index of distinct cells, uint32 `[1, 1, count, 1]`.
-        read: what attention reads.
-        kind: which mask it applies.
-        mask: for EXPLICIT.
-        roll: cells that move from the pool's front to its back first.
-        rows: the cells to read as a batch, `[B, S]`, in place of `read`.
-    """
-
-    __slots__ = (
-        "_row_index",
-        "index",
-        "kind",
-        "mask",
-        "read",
-        "read_run",
-        "roll",
-        "rows",
-        "shape",
-        "slots",
-        "span",
-        "write",
-        "write_run",
-    )
-
-    def __init__(
-        self,
-        cells: LayerConfig,
-        count: int,
-        write: Run | mx.array,
-        read: Run,
-        kind: MaskKind,
-        mask: mx.array | None,
-        roll: int = 0,
-        rows: np.ndarray | None = None,
-    ) -> None:
-        self.shape = (1, cells.n_kv_heads, count, cells.head_dim)
-        self.slots = read.stop
-        # MLX indexes 20 % faster with (:, :, run) than with (..., run, :).
-        self.read = (_FULL, _FULL, slice(read.start, read.stop))
-        self.read_run = read
-        self.span = read.length if rows is None else rows.shape[1]
-        self.write: tuple[slice, slice, slice] | None = None
-        self.index: mx.array | None = None
-        if isinstance(write, Run):
-            self.write_run = write
-            if rows is None:  # written and read as runs: the short way
-                self.write = (_FULL, _FULL, slice(write.start, write.stop))
-        else:
-            self.index = write
-        self.rows = rows
-        self._row_index: tuple[int, mx.array] | None = None
-        self.kind = kind
-        self.mask = mask
-        self.roll = roll
-
-    def row_index(self, slots: int) -> mx.array | None:
-        """`rows` as the index for pools of `slots` slots: made once, since the layers of a kind grow alike."""
-        if self.rows is None:
-            return None
-        if self._row_index is None or self._row_index[0] != slots:
-            self._row_index = slots, row_index(self.rows, self.shape[1], slots)
-        return self._row_index[1]
-
-
-class StepMask(NamedTuple):
-    """The mask of a step on a layer: see `AttendSpec`; `span` is the number of keys, S."""
-
-    kind: MaskKind
-    mask: mx.array | None
-    span: int
 
 
 class LayerBytes(NamedTuple):
@@ -145,6 +41,7 @@ class MLXCache(ABC):
         self._value_pools = [values for _, values in pools]
         self._n_layers = config.n_layers
         self._plain = config.kv_bits is None
+        self._step = Step(-1, -1, b"", False, config.n_layers)
 
     @staticmethod
     def _pool(config: CacheConfig, layer: int, max_slots: int) -> Pool | QuantizedPool:
@@ -154,32 +51,90 @@ class MLXCache(ABC):
             return Pool(*sizes)
         return QuantizedPool(*sizes, bits=config.kv_bits, group_size=config.kv_group_size)
 
-    def _store(self, layer: int, work: LayerWork, k: mx.array, v: mx.array) -> AttendSpec:
-        """Write one layer's K and V and read what its queries attend to, or refuse their shapes.
+    def update_and_fetch(
+        self, layer: int, positions: Positions, k: mx.array, v: mx.array, gather: bool = False
+    ) -> AttendSpec:
+        """Store one layer's K and V of a step and return what its queries attend to.
 
-        The last check of a step is made here, before the first write: call it with everything else checked,
-        and take the step as done after it.
+        Args:
+            layer: from 0.
+            positions: one per token, in the order of `k` and `v`.
+            k: `[1, H, T, D]`, cast to the storage dtype.
+            v: `[1, H, T, D]`, likewise.
+            gather: a step of B sequences may come back as a batch, where that is cheaper. Keys and values are
+                then `[B, H, S, D]` and a mask `[B or 1, 1, T / B, S]`: the queries of each sequence, a B-th of the
+                step's tokens in their order, meet the cells of that sequence alone.
+
+        A refused step changes nothing. Raises IndexError for a layer out of range, ValueError for positions or
+        shapes that do not fit, CapacityError for a step that has no room.
         """
+        # Every layer of a model's every token comes here: written out, since a call costs as much as five lines.
+        step = self._step
+        count = step.count
+        if (
+            not 0 <= layer < self._n_layers
+            or len(positions) != count
+            or positions[0] != step.first
+            or step.gather is not gather
+            or (count > 1 and not step.has(positions))
+        ):
+            step = self._step_of(layer, positions, gather)
+        work = step.works[layer]
+        if work is None:
+            work = self._work_of(step, layer)
         shape = work.shape
         if k.shape != shape or v.shape != shape:
             check_cells(k, v, self.config.layer(layer), shape[2])
+        # The last check is made: from here on the layer is served.
         key_pool = self._key_pools[layer]
         value_pool = self._value_pools[layer]
-        if work.slots > key_pool.slots or work.roll:
-            for pool in (key_pool, value_pool):
-                if work.roll:
-                    pool.roll(work.roll)
-                pool.reserve(work.slots)
+        if work.roll or work.slots > key_pool.slots:
+            _make_room((key_pool, value_pool), work)
         write = work.write
-        if write is None or not self._plain:
-            return _store_by_call(key_pool, value_pool, work, k, v)
-        # What Pool.write and Pool.read do, without their calls and checks: this is a model's every decode step.
-        keys: mx.array = key_pool.array  # type: ignore[union-attr]
-        values: mx.array = value_pool.array  # type: ignore[union-attr]
-        keys[write] = k
-        values[write] = v
-        read = work.read
-        return _tuple(AttendSpec, (keys[read], values[read], work.kind, work.mask))
+        if write is None:
+            spec = _store_by_call(key_pool, value_pool, work, k, v)
+        else:
+            # What Pool.write and Pool.read do, without their calls and checks.
+            keys: mx.array = key_pool.array  # type: ignore[union-attr]
+            values: mx.array = value_pool.array  # type: ignore[union-attr]
+            keys[write] = k
+            values[write] = v
+            read = work.read
+            spec = _tuple(AttendSpec, (keys[read], values[read], work.kind, work.mask))
+        step.works[layer] = None
+        if not step.committed or work.roll:
+            self._commit(step, layer, work)
+        return spec
+
+    def fetch_each(self, layer: int) -> list[AttendSpec]:
+        """What `update_and_fetch` has just returned as a batch, a sequence at a time.
+
+        For use in its place, not beside it. Raises RuntimeError where the layer's last step was no batch.
+        """
+        raise RuntimeError(f"layer: {layer} of a cache of one sequence has no batch, expected a cell cache")
+
+    def mask_for(self, layer: int, positions: Positions, gather: bool = False) -> StepMask:
+        """The mask that `update_and_fetch` will hand out; changes nothing.
+
+        For models that make their masks before their layers run. Raises what `update_and_fetch` would.
+        """
+        step = self._step_of(layer, positions, gather)
+        work = step.works[layer]
+        if work is None:
+            work = self._work_of(step, layer)
+        return StepMask(work.kind, work.mask, work.span)
+
+    @abstractmethod
+    def _step_of(self, layer: int, positions: Positions, gather: bool) -> Step:
+        """Check that `layer` may be served for these positions, and make theirs the step in progress."""
+
+    @abstractmethod
+    def _work_of(self, step: Step, layer: int) -> LayerWork:
+        """Work out what a layer does in the step that has no entry in `step.works`, and keep it there."""
+
+    @abstractmethod
+    def _commit(self, step: Step, layer: int, work: LayerWork) -> None:
+        """Take the step as placed, and `layer` as served."""
 
     @property
     def nbytes(self) -> int:
@@ -222,35 +177,6 @@ class MLXCache(ABC):
                     plane.write_cells(where, part)
 
     @abstractmethod
-    def update_and_fetch(self, layer: int, positions: Positions, k: mx.array, v: mx.array) -> AttendSpec:
-        """Store one layer's K and V of a step and return what its queries attend to.
-
-        Args:
-            layer: from 0.
-            positions: one per token, in the order of `k` and `v`.
-            k: `[1, H, T, D]`, cast to the storage dtype.
-            v: `[1, H, T, D]`, likewise.
-
-        A refused step changes nothing. Raises IndexError for a layer out of range, ValueError for positions or
-        shapes that do not fit, CapacityError for a step that has no room.
-        """
-
-    def update_and_gather(self, layer: int, positions: Positions, k: mx.array, v: mx.array) -> AttendSpec:
-        """`update_and_fetch`, but a step of B sequences may come back as a batch, where that is cheaper.
-
-        Keys and values are then `[B, H, S, D]` and a mask `[B or 1, 1, T / B, S]`: the queries of each sequence, a
-        B-th of the step's tokens in their order, meet the cells of that sequence alone.
-        """
-        return self.update_and_fetch(layer, positions, k, v)
-
-    @abstractmethod
-    def mask_for(self, layer: int, positions: Positions, gather: bool = False) -> StepMask:
-        """The mask that `update_and_fetch`, or `update_and_gather`, will hand out; changes nothing.
-
-        For models that make their masks before their layers run. Raises what `update_and_fetch` would.
-        """
-
-    @abstractmethod
     def can_extend(self, count: int) -> bool:
         """Whether `count` more tokens fit."""
 
@@ -266,6 +192,13 @@ def _taken(plane: Pool, runs: Sequence[Run] | np.ndarray) -> mx.array:
     return parts[0] if len(parts) == 1 else mx.concatenate(parts, axis=2)
 
 
+def _make_room(pools: tuple[Pool | QuantizedPool, ...], work: LayerWork) -> None:
+    for pool in pools:
+        if work.roll:
+            pool.roll(work.roll)
+        pool.reserve(work.slots)
+
+
 def _store_by_call(
     key_pool: Pool | QuantizedPool, value_pool: Pool | QuantizedPool, work: LayerWork, k: mx.array, v: mx.array
 ) -> AttendSpec:
@@ -274,8 +207,8 @@ def _store_by_call(
             pool.place(work.index, update)
         else:
             pool.write(work.write_run.start, update)
-    rows = work.row_index(key_pool.slots)
-    if rows is not None:
+    if work.batch is not None:
+        rows = work.batch.index(key_pool.n_kv_heads, key_pool.slots)
         return AttendSpec(key_pool.gather(rows), value_pool.gather(rows), work.kind, work.mask)
     read = work.read_run
     return AttendSpec(key_pool.read(*read), value_pool.read(*read), work.kind, work.mask)
@@ -299,21 +232,3 @@ def check_cells(k: mx.array, v: mx.array, cells: LayerConfig, count: int) -> Non
                 f"{name}: got shape {tuple(array.shape)}, expected {expected}: "
                 f"[1, n_kv_heads, tokens, head_dim] for {count} positions"
             )
-
-
-def position_array(positions: Positions) -> np.ndarray:
-    """The positions as a 1-D integer array on the host, with at least one entry.
-
-    Raises ValueError for anything else.
-    """
-    try:
-        array = np.asarray(positions)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"positions: got {positions!r}, expected a 1-D sequence of integers") from error
-    if array.ndim != 1:
-        raise ValueError(f"positions: got shape {array.shape}, expected 1-D, one position per token")
-    if array.size == 0:
-        raise ValueError("positions: got 0 tokens, expected at least 1")
-    if array.dtype.kind not in "iu":
-        raise ValueError(f"positions: got dtype {array.dtype}, expected integers")
-    return array

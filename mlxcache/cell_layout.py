@@ -67,12 +67,14 @@ class CellView(NamedTuple):
 class CellRows(NamedTuple):
     """A step of B sequences, t tokens each, with the cells of each sequence apart.
 
-    `cells` is `[B, S]`, each row in order of position and right-aligned, cell 0 where there is none; `mask` is
-    bool `[B, t, S]`, or None where every row is full and of consecutive positions, so that the causal rule (and
-    the window) says it all.
+    `cells` is `[B, S]`, each row in order of position and right-aligned, cell 0 where there is none; `lengths`
+    says how many there are in each row, and `consecutive` whether their positions are, so that the causal rule
+    (and the window) says all; `mask` is bool `[B, t, S]`, or None where every row is full and consecutive.
     """
 
     cells: np.ndarray
+    lengths: tuple[int, ...]
+    consecutive: tuple[bool, ...]
     mask: np.ndarray | None
 
 
@@ -151,21 +153,12 @@ class CellLayout:
                 f"positions: got {len(positions)} for the {count} tokens declared in begin_step, "
                 "expected one per token"
             )
-        newest: dict[int, int] = {}
-        for index, (seq, position) in enumerate(zip(seq_ids, positions, strict=True)):
-            last = newest[seq] if seq in newest else self._newest[seq]
-            if position <= last:
-                raise ValueError(
-                    f"positions[{index}]: got {position} for sequence {seq}, which holds positions up to {last}, "
-                    f"expected at least {last + 1}; seq_rm(seq, start) takes back what is to be replaced"
-                )
-            newest[seq] = position
+        one = self._check_newer(seq_ids, positions)
         if self._full_until == self.used_end:
             run, scattered = Run(self.used_end, count), None
         else:
             run, scattered = self._lowest_free(count)
-        last_cell = run.stop - 1 if scattered is None else int(scattered[-1])
-        sequence = seq_ids[0] if len(newest) == 1 else None
+        sequence = seq_ids[0] if one else None
         tail, whole = None, False
         if sequence is not None and scattered is None and positions[-1] - positions[0] == count - 1:
             tail = self._extended(sequence, run, positions[0])
@@ -178,8 +171,23 @@ class CellLayout:
             sequence,
             tail,
             whole,
-            max(self.used_end, last_cell + 1),
+            max(self.used_end, run.start + run.length),
         )
+
+    def _check_newer(self, seq_ids: tuple[int, ...], positions: Sequence[int]) -> bool:
+        """Refuse a position no newer than what its sequence holds; whether all are of one sequence."""
+        if len(seq_ids) == 1 and positions[0] > self._newest[seq_ids[0]]:
+            return True  # a decode step
+        newest: dict[int, int] = {}
+        for index, (seq, position) in enumerate(zip(seq_ids, positions, strict=True)):
+            last = newest[seq] if seq in newest else self._newest[seq]
+            if position <= last:
+                raise ValueError(
+                    f"positions[{index}]: got {position} for sequence {seq}, which holds positions up to {last}, "
+                    f"expected at least {last + 1}; seq_rm(seq, start) takes back what is to be replaced"
+                )
+            newest[seq] = position
+        return len(newest) == 1
 
     def own_run(self, placement: Placement, window: int | None) -> Run | None:
         """The run of cells that is all the step's one sequence sees, or None; before or after `commit`."""
@@ -232,30 +240,37 @@ class CellLayout:
         for row, (older, at) in enumerate(found):
             cells[row, span - count - older.size : span - count] = older
             positions[row, span - count - older.size : span - count] = at
-        # Padding has the largest position of all, and makes this negative.
-        if (positions[:, -1] - positions[:, 0] == span - 1).all():
-            return CellRows(cells, None)
+        lengths = tuple(older.size + count for older, _ in found)
+        consecutive = tuple(
+            int(row[-1]) - int(row[span - length]) == length - 1
+            for row, length in zip(positions, lengths, strict=True)
+        )
+        if all(consecutive) and min(lengths) == span:
+            return CellRows(cells, lengths, consecutive, None)
         mask = positions[:, None, :] <= queries[:, :, None]
         if window is not None:
             mask &= positions[:, None, :] > queries[:, :, None] - np.int32(window)
-        return CellRows(cells, mask)
+        return CellRows(cells, lengths, consecutive, mask)
 
     def commit(self, placement: Placement) -> None:
         """Take the tokens as placed."""
-        positions, count = placement.positions, len(placement.positions)
-        where: slice | np.ndarray
-        if placement.run is not None:
-            where, last = slice(placement.run.start, placement.run.stop), placement.run.stop - 1
-        else:
+        positions, count, run = placement.positions, len(placement.positions), placement.run
+        where: int | slice | np.ndarray
+        if run is None:
             where = placement.cells
             last = int(where[-1])
+        elif count == 1:
+            where = last = run.start  # one token: NumPy takes an integer in a third of a slice's time
+        else:
+            where, last = slice(run.start, run.stop), run.stop - 1
         self._positions[where] = positions if count > 1 else positions[0]
         self._n_owners[where] = 1
         seq = placement.sequence
         if seq is not None:
             self._row(seq)[where] = True
             self._counts[seq] += count
-            self._tails[seq] = placement.tail or self._grown_tail(seq, placement.cells.tolist(), positions)
+            tail = placement.tail
+            self._tails[seq] = tail or self._grown_tail(seq, placement.cells.tolist(), positions)
             self._newest[seq] = positions[-1]
         else:
             cells = placement.cells.tolist()
@@ -356,9 +371,9 @@ class CellLayout:
 
     def _extended(self, seq: int, run: Run, position: int) -> Run:
         """The newest run of `seq` after `run` of consecutive positions from `position` is appended."""
-        tail = self._tails[seq]
-        if tail.length and tail.stop == run.start and position == self._newest[seq] + 1:
-            return Run(tail.start, tail.length + run.length)
+        start, length = self._tails[seq]
+        if length and start + length == run.start and position == self._newest[seq] + 1:
+            return Run(start, length + run.length)
         return run
 
     def _grown_tail(self, seq: int, cells: list[int], positions: Sequence[int]) -> Run:

@@ -7,21 +7,14 @@ from collections.abc import Sequence
 import mlx.core as mx
 import numpy as np
 
-from mlxcache.cache import (
-    AttendSpec,
-    LayerBytes,
-    LayerWork,
-    MaskKind,
-    MLXCache,
-    Positions,
-    StepMask,
-    check_layer,
-    position_array,
-)
+from mlxcache.batch import Batch
+from mlxcache.cache import LayerBytes, MLXCache, check_layer
 from mlxcache.cell_layout import CellLayout, Placement
 from mlxcache.layout import CacheConfig, LayerConfig, Run
-from mlxcache.masks import band_mask
+from mlxcache.masks import run_mask
 from mlxcache.pool import cell_index
+from mlxcache.spec import AttendSpec, MaskKind
+from mlxcache.step import LayerWork, Positions, Step, position_array
 
 
 class MLXCellCache(MLXCache):
@@ -38,6 +31,13 @@ class MLXCellCache(MLXCache):
     fewer; `max_write` does not apply. A step of one sequence that appends to a run of its own cells is written
     and read as runs with MaskKind NONE or CAUSAL, as in the sequence cache. Any other step reads the cells
     `[0, used_end)` with one explicit mask for each distinct window.
+
+    `update_and_fetch` raises, beyond what the base class says, RuntimeError for a step that is not declared and a
+    layer served twice, ValueError for a count other than the declared one, for positions no newer than what their
+    sequence holds, and for positions other than the first layer's. With `gather`, where the tokens of each
+    sequence stand together, as many of each, it returns a batch if the longest sequence (or its window) is at
+    most half of `[0, used_end)`; one sequence then comes in order of position and without the cells of others,
+    fused where nothing of it is missing.
     """
 
     def __init__(self, config: CacheConfig) -> None:
@@ -46,7 +46,7 @@ class MLXCellCache(MLXCache):
         groups = tuple(dict.fromkeys(config.layers))
         self._groups = groups
         self._group_of = tuple(groups.index(config.layer(i)) for i in range(config.n_layers))
-        self._step: _Step | None = None
+        self._step: _CellStep = _CellStep((), config.n_layers)
 
     @property
     def free(self) -> int:
@@ -62,7 +62,7 @@ class MLXCellCache(MLXCache):
     def step_served(self) -> int | None:
         """How many layers of the declared step are served; None where no step is in progress."""
         step = self._step
-        return self._n_layers - step.left if step is not None and step.left else None
+        return step.served if step.in_progress else None
 
     def seq_len(self, seq: int) -> int:
         """Cells that `seq` owns. Raises ValueError for an id out of range."""
@@ -78,7 +78,7 @@ class MLXCellCache(MLXCache):
 
     def clear(self) -> None:
         """Forget every sequence and a declared step; the storage is kept."""
-        self._step = None
+        self._step = _CellStep((), self._n_layers)
         self._layout.clear()
 
     def begin_step(self, seq_ids: Sequence[int]) -> None:
@@ -90,7 +90,7 @@ class MLXCellCache(MLXCache):
             CapacityError: fewer free cells than tokens. Nothing has changed in all these cases.
         """
         self._require_done("begin_step")
-        self._step = _Step(self._layout.admit(seq_ids), self._n_layers)
+        self._step = _CellStep(self._layout.admit(seq_ids), self._n_layers)
 
     def cancel_step(self) -> None:
         """Drop a declared step, and the tokens that it has placed; nothing where there is none.
@@ -98,14 +98,14 @@ class MLXCellCache(MLXCache):
         For a step that failed half way. What its layers have written is forgotten with the cells.
         """
         step = self._step
-        if step is not None and step.left:
-            if step.placed:
+        if step.in_progress:
+            if step.committed:
                 first: dict[int, int] = {}
                 for seq, position in zip(step.seq_ids, step.placement.positions, strict=True):
                     first.setdefault(seq, position)
                 for seq, position in first.items():
                     self._layout.remove(seq, position)
-            self._step = None
+            self._step = _CellStep((), self._n_layers)
 
     def seq_cp(self, src: int, dst: int, upto: int | None = None) -> None:
         """Fork: `dst` shares the cells of `src`, those below position `upto` if it is given. Nothing is copied.
@@ -154,211 +154,159 @@ class MLXCellCache(MLXCache):
             self._put_back(layer, placement.run or placement.cells, stored)
         self._layout.commit(placement)
 
-    def update_and_fetch(self, layer: int, positions: Positions, k: mx.array, v: mx.array) -> AttendSpec:
-        """See `MLXCache.update_and_fetch`; the step is declared with `begin_step`, and each layer comes once.
-
-        Raises, beyond what the base class says, RuntimeError for a step that is not declared and a layer served
-        twice, ValueError for a count other than the declared one, for positions no newer than what their
-        sequence holds, and for positions other than the first layer's.
-        """
+    def fetch_each(self, layer: int) -> list[AttendSpec]:
+        """See `MLXCache.fetch_each`."""
+        check_layer(layer, self._n_layers)
         step = self._step
-        count = len(positions)
-        if (
-            step is None
-            or not 0 <= layer < self._n_layers
-            or step.served[layer]
-            or count != step.count
-            or positions[0] != step.first
-            or (count > 1 and not step.has(positions))
-        ):
-            step = self._step_for(layer, positions)
-        work = step.works[self._group_of[layer]]
-        if work is None:
-            work = self._fetched(step, self._group_of[layer])
-        return self._serve(step, layer, work, k, v)
-
-    def update_and_gather(self, layer: int, positions: Positions, k: mx.array, v: mx.array) -> AttendSpec:
-        """See `MLXCache.update_and_gather`; the tokens of one sequence stand together, as many of each.
-
-        It is a batch where the longest sequence (or its window) is at most half of `[0, used_end)`. One sequence
-        comes in order of position and without the cells of others, fused where nothing of it is missing.
-        """
-        step = self._step_for(layer, positions)
-        work = step.gathered[self._group_of[layer]]
-        if work is None:
-            work = self._gathered(step, self._group_of[layer])
-        return self._serve(step, layer, work, k, v)
-
-    def _serve(self, step: _Step, layer: int, work: LayerWork, k: mx.array, v: mx.array) -> AttendSpec:
-        spec = self._store(layer, work, k, v)
-        if not step.placed:
-            self._layout.commit(step.placement)
-            step.placed = True
-        step.served[layer] = 1
-        step.left -= 1
-        return spec
-
-    def mask_for(self, layer: int, positions: Positions, gather: bool = False) -> StepMask:
-        """See `MLXCache.mask_for`."""
-        step, group = self._step_for(layer, positions), self._group_of[layer]
-        work = self._gathered(step, group) if gather else self._fetched(step, group)
-        return StepMask(work.kind, work.mask, work.span)
-
-    def _step_for(self, layer: int, positions: Positions) -> _Step:
-        """The declared step, planned for these positions, with `layer` still to be served."""
-        if not 0 <= layer < self._n_layers:
-            check_layer(layer, self._n_layers)
-        step = self._step
-        if step is None:
-            raise RuntimeError("step: none is declared, expected begin_step(seq_ids) before the first layer")
-        if step.served[layer]:
+        work = step.kinds[self._group_of[layer]] if step.committed else None
+        if work is None or work.batch is None or step.works[layer] is not None:
             raise RuntimeError(
-                f"layer: {layer} was served already in this step of {len(step.seq_ids)} tokens, expected each "
-                "layer once; declare the next step with begin_step(seq_ids)"
+                f"layer: {layer} has no batch in this step, expected update_and_fetch(..., gather=True) to have "
+                "returned one just now"
             )
-        count = len(positions)
-        if count != step.count or positions[0] != step.first or (count > 1 and not step.has(positions)):
-            self._plan(step, positions)
+        keys, values, batch = self._key_pools[layer], self._value_pools[layer], work.batch
+        cells = batch.cells_of_each(keys.n_kv_heads, keys.slots)
+        return [
+            AttendSpec(keys.read(*of), values.read(*of), kind, mask)
+            if isinstance(of, Run)
+            else AttendSpec(keys.gather(of), values.gather(of), kind, mask)
+            for of, (kind, mask) in zip(cells, batch.masks_of_each(), strict=True)
+        ]
+
+    def _step_of(self, layer: int, positions: Positions, gather: bool) -> Step:
+        """See `MLXCache._step_of`: the declared step, placed at these positions."""
+        check_layer(layer, self._n_layers)
+        step = self._step
+        if not step.seq_ids:
+            raise RuntimeError("step: none is declared, expected begin_step(seq_ids) before the first layer")
+        if step.kinds and step.works[layer] is None:
+            self._work_of(step, layer)
+        if len(positions) != step.count or not step.has(positions):
+            if len(positions) == 1 and type(positions[0]) is int:
+                listed = [positions[0]]  # a decode step, without NumPy
+            else:
+                listed = position_array(positions).tolist()
+            if step.committed:
+                raise ValueError(
+                    f"positions: got {_shown(listed)}, expected those that the first layer of this step placed: "
+                    f"{_shown(step.placement.positions)}"
+                )
+            step.take(self._layout.place(step.seq_ids, listed))
+        if not step.kinds or step.gather is not gather:
+            step.gather = gather
+            self._plan(step)
         return step
 
-    def _plan(self, step: _Step, positions: Positions) -> None:
-        if len(positions) == 1 and type(positions[0]) is int:
-            listed = [positions[0]]  # a decode step, without NumPy
+    def _work_of(self, step: Step, layer: int) -> LayerWork:
+        """See `MLXCache._work_of`: every layer's is worked out at once, so one without is served."""
+        raise RuntimeError(
+            f"layer: {layer} was served already in this step of {step.count} tokens, expected each layer once; "
+            "declare the next step with begin_step(seq_ids)"
+        )
+
+    def _commit(self, step: Step, layer: int, work: LayerWork) -> None:
+        self._layout.commit(self._step.placement)
+        step.committed = True
+
+    def _plan(self, step: _CellStep) -> None:
+        """Work out what the layers that are still to be served do."""
+        # By window, since layers that differ in their heads only share a mask.
+        views: dict[int | None, _View] = {}
+        kinds = []
+        for cells in self._groups:
+            window = cells.policy.window
+            if window not in views:
+                views[window] = self._gathered(step, window) if step.gather else self._fetched(step, window)
+            kinds.append(self._work(step, cells, *views[window]))
+        step.kinds = kinds
+        served = step.works if step.committed else None
+        if served is None and len(kinds) == 1:
+            step.works = [*kinds] * self._n_layers
         else:
-            listed = position_array(positions).tolist()
-        if step.placed:
-            raise ValueError(
-                f"positions: got {_shown(listed)}, expected those that the first layer of this step placed: "
-                f"{_shown(step.placement.positions)}"
-            )
-        step.take(self._layout.place(step.seq_ids, listed), len(self._groups))
+            step.works = [
+                None if served is not None and served[layer] is None else kinds[group]
+                for layer, group in enumerate(self._group_of)
+            ]
 
-    def _fetched(self, step: _Step, group: int) -> LayerWork:
-        """The work of a group's layers that reads one run of cells."""
-        work = step.works[group]
-        if work is None:
-            cells = self._groups[group]
-            window = cells.policy.window
-            if window not in step.views:
-                view = self._layout.view(step.placement, window)
-                step.views[window] = view.read, *_masked(view.mask, window, step.count, view.read.length)
-            work = step.works[group] = self._work(step, cells, *step.views[window])
-        return work
+    def _fetched(self, step: _CellStep, window: int | None) -> _View:
+        """One run of cells."""
+        view = self._layout.view(step.placement, window)
+        if view.mask is None:
+            return view.read, *run_mask(window, step.count, view.read.length), None
+        return view.read, MaskKind.EXPLICIT, mx.array(view.mask[None, None]), None
 
-    def _gathered(self, step: _Step, group: int) -> LayerWork:
-        """The work that reads each sequence's cells apart, where that pays; else the other one."""
-        work = step.gathered[group]
-        if work is None:
-            cells = self._groups[group]
-            window = cells.policy.window
-            if window not in step.rows:
-                alone = self._layout.own_run(step.placement, window) is not None
-                rows = None if alone else self._layout.rows(step.placement, window)
-                if rows is not None:
-                    batch, span = rows.cells.shape
-                    step.rows[window] = rows.cells, *_masked(rows.mask, window, step.count // batch, span)
-                else:
-                    step.rows[window] = None
-            found = step.rows[window]
-            if found is None:
-                work = self._fetched(step, group)
-            else:
-                at, kind, mask = found
-                work = self._work(step, cells, Run(0, step.placement.used_end), kind, mask, at)
-            step.gathered[group] = work
-        return work
+    def _gathered(self, step: _CellStep, window: int | None) -> _View:
+        """Each sequence's cells apart, where that pays."""
+        alone = self._layout.own_run(step.placement, window) is not None
+        rows = None if alone else self._layout.rows(step.placement, window)
+        if rows is None:
+            return self._fetched(step, window)
+        batch = Batch(rows, window, step.count // len(rows.lengths))
+        return Run(0, step.placement.used_end), *batch.mask(), batch
 
     def _work(
         self,
-        step: _Step,
+        step: _CellStep,
         cells: LayerConfig,
         read: Run,
         kind: MaskKind,
         mask: mx.array | None,
-        rows: np.ndarray | None = None,
+        batch: Batch | None,
     ) -> LayerWork:
         placement = step.placement
         write: Run | mx.array | None = placement.run or step.index
         if write is None:
             write = step.index = cell_index(placement.cells, step.count, self.capacity)
-        work = LayerWork(cells, step.count, write, read, kind, mask, rows=rows)
+        work = LayerWork(cells, step.count, write, read, kind, mask, batch=batch, plain=self._plain)
         work.slots = placement.used_end  # a write may lie behind what is read, never behind this
         return work
 
     def _require_done(self, what: str) -> None:
         step = self._step
-        if step is not None and step.left:
-            done = self._n_layers - step.left
+        if step.in_progress:
             raise RuntimeError(
-                f"{what}: a step of {len(step.seq_ids)} tokens is declared and {done} of {self._n_layers} layers "
-                "are served, expected all of them first; cancel_step() drops it"
+                f"{what}: a step of {len(step.seq_ids)} tokens is declared and {step.served} of {self._n_layers} "
+                "layers are served, expected all of them first; cancel_step() drops it"
             )
 
 
-class _Step:
-    """A declared step; once planned, its placement and what has been worked out for it so far."""
+# What is read, the mask's kind and array, and the sequences if they are read apart.
+_View = tuple[Run, MaskKind, mx.array | None, Batch | None]
 
-    __slots__ = (
-        "count",
-        "first",
-        "gathered",
-        "index",
-        "left",
-        "placed",
-        "placement",
-        "raw",
-        "rows",
-        "seq_ids",
-        "served",
-        "views",
-        "works",
-    )
+
+class _CellStep(Step):
+    """A declared step; once placed, its placement and what its layers do. Without ids: no step."""
+
+    __slots__ = ("index", "kinds", "placement", "seq_ids")
 
     placement: Placement
 
     def __init__(self, seq_ids: tuple[int, ...], n_layers: int) -> None:
+        super().__init__(-1, -1, b"", False, n_layers)
         self.seq_ids = seq_ids
-        self.served = bytearray(n_layers)
-        self.left = n_layers
-        self.placed = False
-        self.count = -1  # until it is planned
-        self.first = -1
-        self.raw = b""
-        self.works: list[LayerWork | None] = []
-        self.gathered: list[LayerWork | None] = []
-
-    def take(self, placement: Placement, n_groups: int) -> None:
-        """Be planned, with nothing worked out yet."""
-        self.placement = placement
-        self.count = len(placement.positions)
-        self.first = placement.positions[0]
-        self.raw = np.array(placement.positions, np.int32).tobytes() if self.count > 1 else b""
+        #: By group of layers; empty until the step is placed.
+        self.kinds: list[LayerWork] = []
         self.index: mx.array | None = None
-        # By group of layers, and what groups of one window share.
-        self.works = [None] * n_groups
-        self.gathered = [None] * n_groups
-        self.views: dict[int | None, tuple[Run, MaskKind, mx.array | None]] = {}
-        self.rows: dict[int | None, tuple[np.ndarray, MaskKind, mx.array | None] | None] = {}
 
-    def has(self, positions: Positions) -> bool:
-        """Whether `positions` are this step's, entry by entry."""
-        if isinstance(positions, memoryview):
-            return positions.tobytes() == self.raw
-        return np.array_equal(np.asarray(positions), self.placement.positions)
+    @property
+    def served(self) -> int:
+        """How many layers are served."""
+        return self.works.count(None) if self.kinds else 0
+
+    @property
+    def in_progress(self) -> bool:
+        """Whether layers are still to be served."""
+        return bool(self.seq_ids) and self.served < len(self.works)
+
+    def take(self, placement: Placement) -> None:
+        """Be placed there, with nothing worked out yet."""
+        self.placement = placement
+        self.first = placement.positions[0]
+        self.count = len(placement.positions)
+        self.raw = np.array(placement.positions, np.int32).tobytes() if self.count > 1 else b""
+        self.index = None
+        self.kinds = []
 
 
 def _shown(positions: Sequence[int]) -> str:
     return np.array2string(np.array(positions), threshold=8, edgeitems=2, separator=", ")
-
-
-def _masked(
-    mask: np.ndarray | None, window: int | None, count: int, span: int
-) -> tuple[MaskKind, mx.array | None]:
-    """The mask of `count` queries over `span` cells: as it is given, or that of one sequence's run."""
-    if mask is not None:
-        return MaskKind.EXPLICIT, mx.array(mask[None, None] if mask.ndim == 2 else mask[:, None])
-    if count == 1:
-        return MaskKind.NONE, None
-    if window is not None and window < span:
-        return MaskKind.EXPLICIT, band_mask(window, count, span)
-    return MaskKind.CAUSAL, None

@@ -9,7 +9,7 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
-from mlxcache.cache import LayerBytes, MaskKind, MLXCache, Positions, StepMask
+from mlxcache.cache import LayerBytes, MLXCache
 from mlxcache.cell_layout import CellLayout
 from mlxcache.cells import MLXCellCache
 from mlxcache.layout import CacheConfig
@@ -17,40 +17,49 @@ from mlxcache.masks import band_mask
 from mlxcache.positions import host_positions
 from mlxcache.prompt_state import READER, layer_state
 from mlxcache.sequence import MLXSequenceCache
+from mlxcache.spec import MaskKind, StepMask
+from mlxcache.step import Positions
 
 
 class StepPositions:
-    """The positions of the step in progress, made once and read by every layer."""
+    """The positions of the step in progress, made once and read by every layer.
+
+    Args:
+        dtype: None counts them on the host; `mx.int32` or `mx.int64` hands them to every layer through an array.
+
+    Raises ValueError for another dtype.
+    """
+
+    __slots__ = ("_on_device", "_wide", "array", "count", "host", "starts", "stops")
 
     def __init__(self, dtype: mx.Dtype | None) -> None:
         # An mx.Dtype refuses to be compared with None.
         if dtype is not None and dtype not in (mx.int32, mx.int64):
             raise ValueError(f"position_dtype: got {dtype}, expected None, mlx.core.int32 or mlx.core.int64")
+        # Not the dtype itself, which cannot be copied.
         self._wide = dtype is not None and dtype == mx.int64
         self._on_device = dtype is not None
-        self.step: tuple[tuple[int, ...], int] | None = None
+        self.forget()
+
+    def forget(self) -> None:
+        """Be of no step, so that the same positions may come again in a new one."""
+        self.starts: tuple[int, ...] = ()
         self.stops: tuple[int, ...] = ()
-        self._host: np.ndarray | list[int] = []
-        self._array: mx.array | None = None
+        self.count = 0
+        self.host: Positions = ()
+        self.array: mx.array | None = None
 
     def take(self, starts: tuple[int, ...], count: int) -> None:
         """Be of a step of `count` tokens for each sequence, from these positions."""
-        self.step = (starts, count)
-        self.stops = tuple(start + count for start in starts)
+        self.starts, self.count = starts, count
+        self.stops = tuple([start + count for start in starts])
         if self._on_device:
             host = [start + i for start in starts for i in range(count)]
-            self._array = mx.array(host, mx.int64 if self._wide else mx.int32)
+            self.array = mx.array(host, mx.int64 if self._wide else mx.int32)
         elif count == 1:
-            self._host = list(starts)
+            self.host = starts
         else:
-            self._host = (np.array(starts, np.int32)[:, None] + np.arange(count, dtype=np.int32)).reshape(-1)
-
-    def read(self) -> Positions:
-        """The positions on the host, through the array if there is one."""
-        if self._array is None:
-            host = self._host
-            return host if type(host) is list else host.data  # type: ignore[union-attr]
-        return host_positions(self._array)
+            self.host = (np.array(starts, np.int32)[:, None] + np.arange(count, dtype=np.int32)).reshape(-1)
 
 
 class LayerCache(ABC):
@@ -60,20 +69,22 @@ class LayerCache(ABC):
     functions do. `copy.deepcopy` of the whole list gives a fork that shares no state with its parent.
     """
 
-    cache: MLXCache
-    layer: int
     offset: int | mx.array
 
-    def __init__(self, layer: int, positions: StepPositions) -> None:
+    def __init__(self, cache: MLXCache, layer: int, positions: StepPositions) -> None:
+        self.cache = cache
         self.layer = layer
         self._positions = positions
+        self._config = cache.config
+        self._window = cache.config.layer(layer).policy.window
 
     @abstractmethod
     def update_and_fetch(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
         """Store `[B, H, T, D]` and return what the step attends to, `[B, H, S, D]` in the dtype of `keys`."""
 
     @abstractmethod
-    def _step_mask(self, count: int) -> StepMask: ...
+    def _step_mask(self, count: int) -> StepMask | None:
+        """The mask of the next step of `count` tokens; None where every query sees all keys."""
 
     def make_mask(
         self, N: int, return_array: bool = False, window_size: int | None = None
@@ -82,18 +93,17 @@ class LayerCache(ABC):
 
         Raises ValueError for a `window_size` other than the layer's.
         """
-        window = self.cache.config.layer(self.layer).policy.window
-        if window_size is not None and window_size != window:
+        if window_size is not None and window_size != self._window:
             raise ValueError(
-                f"window_size: got {window_size} for layer {self.layer} with window={window}, expected the same; "
-                "make the config with LayerPolicy.ring(window_size)"
+                f"window_size: got {window_size} for layer {self.layer} with window={self._window}, expected the "
+                "same; make the config with LayerPolicy.ring(window_size)"
             )
-        kind, mask, span = self._step_mask(N)
-        if kind is MaskKind.EXPLICIT:
-            return mask
-        if kind is MaskKind.CAUSAL:
-            return band_mask(span, N, span) if return_array else "causal"
-        return None
+        found = self._step_mask(N)
+        if found is None or found.kind is MaskKind.NONE:
+            return None
+        if found.kind is MaskKind.EXPLICIT:
+            return found.mask
+        return band_mask(found.span, N, found.span) if return_array else "causal"
 
     def size(self) -> int:
         """Tokens held, the longest sequence's in a batch."""
@@ -126,7 +136,7 @@ class SequenceLayerCache(LayerCache):
     """One layer of an `MLXSequenceCache`, batch 1."""
 
     def __init__(self, cache: MLXSequenceCache, layer: int, positions: StepPositions) -> None:
-        super().__init__(layer, positions)
+        super().__init__(cache, layer, positions)
         self.cache: MLXSequenceCache = cache
         self.offset: int = cache.length
 
@@ -139,12 +149,13 @@ class SequenceLayerCache(LayerCache):
     def update_and_fetch(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
         """See `LayerCache.update_and_fetch`."""
         count = keys.shape[2]
-        stored, other, _, _ = self.cache.update_and_fetch(self.layer, self._step(count), keys, values)
+        positions = self._step(count)
+        stored, other, _, _ = self.cache.update_and_fetch(self.layer, positions, keys, values)
         self.offset += count
         dtype = keys.dtype
-        if dtype != self.cache.config.kv_dtype:
-            return stored.astype(dtype), other.astype(dtype)
-        return stored, other
+        if dtype == self._config.kv_dtype:
+            return stored, other
+        return stored.astype(dtype), other.astype(dtype)
 
     def is_trimmable(self) -> bool:
         """Whether any number of tokens can be taken back: not once a ring layer has dropped some."""
@@ -179,14 +190,13 @@ class SequenceLayerCache(LayerCache):
 
     def _step(self, count: int) -> Positions:
         positions = self._positions
-        step = positions.step
-        if step is None or step[0][0] != self.offset or step[1] != count:
+        if positions.count != count or positions.starts[0] != self.offset:
             positions.take((self.offset,), count)
-        return positions.read()
+        return positions.host if positions.array is None else host_positions(positions.array)
 
-    def _step_mask(self, count: int) -> StepMask:
+    def _step_mask(self, count: int) -> StepMask | None:
         if count == 1:
-            return StepMask(MaskKind.NONE, None, 0)  # whatever the layer: its one query sees all that is read
+            return None  # whatever the layer: its one query sees all that is read
         return self.cache.mask_for(self.layer, self._step(count))
 
     def _length(self) -> int:
@@ -202,7 +212,7 @@ class CellLayerCache(LayerCache):
     def __init__(
         self, cache: MLXCellCache, layer: int, seq_ids: tuple[int, ...], positions: StepPositions
     ) -> None:
-        super().__init__(layer, positions)
+        super().__init__(cache, layer, positions)
         self.cache: MLXCellCache = cache
         self.seq_ids = seq_ids
         self._starts = tuple(cache.next_position(seq) for seq in seq_ids)
@@ -230,19 +240,19 @@ class CellLayerCache(LayerCache):
             raise ValueError(
                 f"keys: got shape {tuple(keys.shape)}, expected batch {len(self.seq_ids)} for {self.seq_ids}"
             )
-        positions, fetch = self._step(count), self.cache.update_and_gather
+        positions, update = self._step(count), self.cache.update_and_fetch
         if batch == 1:
-            stored, other, _, _ = fetch(self.layer, positions, keys, values)
+            stored, other, _, _ = update(self.layer, positions, keys, values, True)
         else:
-            stored, other, _, _ = fetch(self.layer, positions, _flat(keys), _flat(values))
+            stored, other, _, _ = update(self.layer, positions, _flat(keys), _flat(values), True)
             if stored.shape[0] != batch:
                 shape = (batch, *stored.shape[1:])
                 stored, other = mx.broadcast_to(stored, shape), mx.broadcast_to(other, shape)
         self._starts = self._positions.stops
         dtype = keys.dtype
-        if dtype != self.cache.config.kv_dtype:
-            return stored.astype(dtype), other.astype(dtype)
-        return stored, other
+        if dtype == self._config.kv_dtype:
+            return stored, other
+        return stored.astype(dtype), other.astype(dtype)
 
     def is_trimmable(self) -> bool:
         """Always: cells are kept until they are removed."""
@@ -256,7 +266,7 @@ class CellLayerCache(LayerCache):
                 self.cache.seq_rm(seq, target)
         taken = max(start - target for start, target in zip(self._starts, targets, strict=True))
         self._starts = targets
-        self._positions.step = None  # the same positions may now come again, in a new step
+        self._positions.forget()
         return taken
 
     @property
@@ -274,14 +284,13 @@ class CellLayerCache(LayerCache):
         return READER.read(_CellKind(), state)
 
     def _step(self, count: int) -> Positions:
-        positions = self._positions
-        step = (self._starts, count)
-        if positions.step != step:
-            if positions.step is not None and positions.step[0] == self._starts and self.cache.step_served == 0:
+        positions, starts = self._positions, self._starts
+        if positions.count != count or positions.starts != starts:
+            if positions.starts == starts and self.cache.step_served == 0:
                 self.cache.cancel_step()  # ours, of a model's call that ended before its first layer
             self.cache.begin_step([seq for seq in self.seq_ids for _ in range(count)])
-            positions.take(*step)
-        return positions.read()
+            positions.take(starts, count)
+        return positions.host if positions.array is None else host_positions(positions.array)
 
     def _step_mask(self, count: int) -> StepMask:
         kind, mask, span = self.cache.mask_for(self.layer, self._step(count), gather=True)

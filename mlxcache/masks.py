@@ -1,9 +1,20 @@
-"""Masks of a window over keys that lie in order of position."""
+"""Masks over keys that lie in order of position."""
 
 from __future__ import annotations
 
 import mlx.core as mx
 import numpy as np
+
+from mlxcache.spec import MaskKind
+
+
+def run_mask(window: int | None, count: int, span: int) -> tuple[MaskKind, mx.array | None]:
+    """The mask of the newest `count` of `span` consecutive tokens; `window` None sees everything."""
+    if count == 1:
+        return MaskKind.NONE, None
+    if window is not None and window < span:
+        return MaskKind.EXPLICIT, band_mask(window, count, span)
+    return MaskKind.CAUSAL, None
 
 
 def band_mask(window: int, count: int, span: int) -> mx.array:

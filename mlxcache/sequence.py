@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import mlx.core as mx
 import numpy as np
 
-from mlxcache.cache import (
-    AttendSpec,
-    LayerBytes,
-    LayerWork,
-    MaskKind,
-    MLXCache,
-    Positions,
-    StepMask,
-    check_layer,
-    position_array,
-)
-from mlxcache.layout import CacheConfig, Run, SequenceLayout, StepPlan
+from mlxcache.cache import LayerBytes, MLXCache, check_layer
+from mlxcache.layout import CacheConfig, Run, SequenceLayout
 from mlxcache.masks import band_mask
+from mlxcache.spec import MaskKind
+from mlxcache.step import LayerWork, Positions, Step, position_array
 
 
 class MLXSequenceCache(MLXCache):
@@ -38,8 +29,8 @@ class MLXSequenceCache(MLXCache):
         layout = SequenceLayout(config)
         super().__init__(config, [layout.max_slots(layer) for layer in range(config.n_layers)])
         self._layout = layout
-        self._group_of = layout.group_of
-        self._step = _Step(-1, -1, b"", len(layout.groups))
+        members = [[i for i, of in enumerate(layout.group_of) if of == g] for g in range(len(layout.groups))]
+        self._members = tuple(map(tuple, members))
         self._bands: dict[int, mx.array] = {}
 
     @property
@@ -97,72 +88,58 @@ class MLXSequenceCache(MLXCache):
             if length > oldest:
                 self._put_back(layer, Run(0, length - oldest), stored)
 
-    def update_and_fetch(self, layer: int, positions: Positions, k: mx.array, v: mx.array) -> AttendSpec:
-        """See `MLXCache.update_and_fetch`; the positions are one run that starts at most at `length`.
+    def _step_of(self, layer: int, positions: Positions, gather: bool) -> Step:
+        """See `MLXCache._step_of`; the positions are one run that starts at most at `length`.
 
-        Raises ValueError, beyond what the base class says, for a gap, a negative start, and a start that a ring
-        layer no longer holds.
+        Raises ValueError, beyond what `update_and_fetch` says, for a gap, a negative start, and a start that a
+        ring layer no longer holds.
         """
-        step = self._step
-        count = len(positions)
-        if (
-            not 0 <= layer < self._n_layers
-            or count != step.count
-            or positions[0] != step.start
-            or (count > 1 and not step.is_run(positions))
-        ):
-            check_layer(layer, self._n_layers)
-            step = self._next_step(positions)
-        layout = self._layout
-        served = step.served[self._group_of[layer]]
-        if served is None or layout.origins[layer] != served.origin:
-            served = self._serve(step, layer)
-        spec = self._store(layer, served.work, k, v)
-        if layout.length < step.stop or served.work.roll:
-            layout.commit(layer, served.plan)
-        self._step = step
-        return spec
-
-    def mask_for(self, layer: int, positions: Positions, gather: bool = False) -> StepMask:
-        """See `MLXCache.mask_for`."""
         check_layer(layer, self._n_layers)
-        step = self._next_step(positions)
-        work = self._serve(step, layer).work
-        return StepMask(work.kind, work.mask, work.span)
-
-    def _next_step(self, positions: Positions) -> _Step:
         if len(positions) == 1 and type(positions[0]) is int:
             # A decode step without NumPy: between two steps of a model its code falls out of the CPU's caches,
             # and what takes 10 us in a loop takes 100.
-            self._layout.check(positions[0], 1)
-            return _Step(positions[0], 1, b"", len(self._layout.groups))
-        array = position_array(positions)
-        start, count = int(array[0]), len(array)
-        run = np.arange(start, start + count)
-        if not np.array_equal(array, run):
-            index = int(np.flatnonzero(array != run)[0])
-            raise ValueError(
-                f"positions[{index}]: got {int(array[index])}, expected {start + index}: "
-                f"the positions of one step are one run that starts at positions[0]={start}"
-            )
+            start, count, raw = positions[0], 1, b""
+        else:
+            array = position_array(positions)
+            start, count = int(array[0]), len(array)
+            run = np.arange(start, start + count)
+            if not np.array_equal(array, run):
+                index = int(np.flatnonzero(array != run)[0])
+                raise ValueError(
+                    f"positions[{index}]: got {int(array[index])}, expected {start + index}: "
+                    f"the positions of one step are one run that starts at positions[0]={start}"
+                )
+            raw = run.astype(np.int32).tobytes()
         self._layout.check(start, count)
-        return _Step(start, count, run.astype(np.int32).tobytes(), len(self._layout.groups))
+        step = self._step = Step(start, count, raw, gather, self._n_layers)
+        return step
 
-    def _serve(self, step: _Step, layer: int) -> _Served:
+    def _work_of(self, step: Step, layer: int) -> LayerWork:
         layout = self._layout
-        group = layout.group_of[layer]
+        group, origin = layout.group_of[layer], layout.origins[layer]
         cells = layout.groups[group]
-        plan = layout.plan(layer, step.start, step.count)
+        plan = layout.plan(layer, step.first, step.count)
         window = cells.policy.window
         kind, mask = MaskKind.CAUSAL, None
         if step.count == 1:
             kind = MaskKind.NONE
         elif window is not None and window < plan.read.length:
             kind, mask = MaskKind.EXPLICIT, self._band(window, step.count, plan.read.length)
-        work = LayerWork(cells, step.count, plan.write, plan.read, kind, mask, plan.roll)
-        served = _Served(plan, layout.origins[layer], work)
-        step.served[group] = served
-        return served
+        work = LayerWork(cells, step.count, plan.write, plan.read, kind, mask, plan=plan, plain=self._plain)
+        # The layers of a kind do the same, but for one that has missed a step, or has served this one already.
+        works, origins, members = step.works, layout.origins, self._members[group]
+        if window is None and len(members) == len(works):
+            works[:] = [work] * len(works)  # a flat model: pools that begin at 0 for ever
+        else:
+            for other in members:
+                if origins[other] == origin:
+                    works[other] = work
+        return work
+
+    def _commit(self, step: Step, layer: int, work: LayerWork) -> None:
+        assert work.plan is not None
+        self._layout.commit(layer, work.plan)
+        step.committed = True
 
     def _band(self, window: int, count: int, span: int) -> mx.array:
         """One mask per window and shape: layers share it, and so do steps, since decoding repeats the shape."""
@@ -172,31 +149,4 @@ class MLXSequenceCache(MLXCache):
         return band
 
     def _forget_step(self) -> None:
-        self._step = _Step(-1, -1, b"", len(self._layout.groups))
-
-
-class _Step:
-    """A checked run of positions and what has been worked out for it so far."""
-
-    __slots__ = ("count", "raw", "served", "start", "stop")
-
-    def __init__(self, start: int, count: int, raw: bytes, n_groups: int) -> None:
-        self.start = start
-        self.count = count
-        self.stop = start + count
-        self.raw = raw  # the run as int32, to know it again without looking at every entry
-        self.served: list[_Served | None] = [None] * n_groups
-
-    def is_run(self, positions: Positions) -> bool:
-        """Whether `positions` are this step's, entry by entry."""
-        if isinstance(positions, memoryview):
-            return positions.tobytes() == self.raw
-        return np.array_equal(np.asarray(positions), np.arange(self.start, self.stop))
-
-
-class _Served(NamedTuple):
-    """A plan and its work, for the layers of one group whose pool begins at position `origin`."""
-
-    plan: StepPlan
-    origin: int
-    work: LayerWork
+        self._step = Step(-1, -1, b"", False, self._n_layers)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mlxcache import MLXSequenceCache, update_and_attend
-from mlxcache.cache import AttendSpec, MaskKind, MLXCache, StepMask
+from mlxcache.spec import AttendSpec, MaskKind
 from tests.helpers import config, fill, state, tokens
 from tests.oracle import OracleCache, attend
 
@@ -91,25 +91,13 @@ def test_keys_follow_the_querys_dtype_and_out_dtype_casts_the_result(storage: mx
 def test_an_explicit_mask_must_be_there() -> None:
     """A cache that says EXPLICIT and gives no mask is an error, not unmasked attention."""
 
-    class Careless(MLXCache):
-        def __init__(self) -> None:
-            super().__init__(config(None), [8])
-
-        def update_and_fetch(self, layer, positions, k, v) -> AttendSpec:
+    class Careless(MLXSequenceCache):
+        def update_and_fetch(self, layer, positions, k, v, gather=False) -> AttendSpec:
             return AttendSpec(k, v, MaskKind.EXPLICIT, None)
-
-        def mask_for(self, layer, positions, gather=False) -> StepMask:
-            return StepMask(MaskKind.EXPLICIT, None, 1)
-
-        def can_extend(self, count: int) -> bool:
-            return False
-
-        def clear(self) -> None:
-            return
 
     one = mx.ones((1, 2, 1, 8))
     with pytest.raises(ValueError, match=r"mask: got None with MaskKind\.EXPLICIT"):
-        update_and_attend(Careless(), 0, one, one, one, mx.array([0]), SCALE)
+        update_and_attend(Careless(config(None)), 0, one, one, one, mx.array([0]), SCALE)
 
 
 def test_neither_the_positions_nor_the_tokens_of_the_caller_change() -> None:

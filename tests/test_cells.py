@@ -21,9 +21,14 @@ from mlxcache import (
     make_cache,
     update_and_attend,
 )
+from mlxcache.attend import _as_batch
 from tests.cell_oracle import CellOracle
 from tests.helpers import config, tokens
 from tests.oracle import attend
+
+
+# How a program attends: see `CellProgram.attend`.
+HOW = ["attend", "batch", "cells"]
 
 
 def state(cache: MLXCellCache) -> dict[str, object]:
@@ -35,7 +40,7 @@ def state(cache: MLXCellCache) -> dict[str, object]:
         "cells": [(layout.position(c), layout.owners(c)) for c in range(layout.capacity)],
         "sequences": [(layout.count(s), layout.newest(s), layout._tails[s]) for s in range(64)],
         "numbers": (layout.free, layout.used_end, layout._full_until),
-        "step": step and (step.seq_ids, bytes(step.served), step.left, step.placed),
+        "step": (step.seq_ids, step.served, step.in_progress, step.committed),
     }
 
 
@@ -72,36 +77,35 @@ class CellProgram(RuleBasedStateMachine):
         wanted=st.lists(st.tuples(st.sampled_from([0, 1, 2, 63]), st.sampled_from([0, 0, 0, 0, 2])), max_size=7),
         wide=st.booleans(),
         ask_first=st.booleans(),
-        whole=st.booleans(),
+        how=st.sampled_from(HOW),
     )
-    def interleaved_step(self, wanted, wide, ask_first, whole) -> None:
+    def interleaved_step(self, wanted, wide, ask_first, how) -> None:
         if wanted:
-            self.step([seq for seq, _ in wanted], [gap for _, gap in wanted], wide, ask_first, whole)
+            self.step([seq for seq, _ in wanted], [gap for _, gap in wanted], wide, ask_first, how)
 
     @rule(
         seqs=st.lists(st.sampled_from([0, 1, 2, 63]), min_size=1, max_size=4, unique=True),
         count=st.integers(1, 3),
         ask_first=st.booleans(),
-        whole=st.booleans(),
+        how=st.sampled_from(HOW),
     )
-    def batch_step(self, seqs, count, ask_first, whole) -> None:
+    def batch_step(self, seqs, count, ask_first, how) -> None:
         ids = [seq for seq in seqs for _ in range(count)]
-        self.step(ids, [0] * len(ids), False, ask_first, whole)
+        self.step(ids, [0] * len(ids), False, ask_first, how)
 
     @rule(seq=st.sampled_from([0, 1, 2, 63]), count=st.integers(1, 9), wide=st.booleans())
     def run_step(self, seq, count, wide) -> None:
-        self.step([seq] * count, [0] * count, wide, False, True)
+        self.step([seq] * count, [0] * count, wide, False, "cells")
 
-    def attend(self, layer, q, k, v, position, whole: bool) -> mx.array:
-        """Through `update_and_attend`, which may gather, or over the cells `[0, used_end)` as they are."""
-        if not whole:
+    def attend(self, layer, q, k, v, position, how: str) -> mx.array:
+        """Through `update_and_attend`, as it does it here or on a GPU, or over the cells `[0, used_end)`."""
+        if how == "attend":
             return update_and_attend(self.cache, layer, q, k, v, position, 0.3)
-        keys, values, kind, mask = self.cache.update_and_fetch(layer, host_positions(position), k, v)
-        chosen = {MaskKind.NONE: None, MaskKind.CAUSAL: "causal", MaskKind.EXPLICIT: mask}[kind]
-        assert mask is None or mask.shape == (1, 1, q.shape[2], keys.shape[2])
-        return mx.fast.scaled_dot_product_attention(q, keys, values, scale=0.3, mask=chosen)
+        spec = self.cache.update_and_fetch(layer, host_positions(position), k, v, gather=how == "batch")
+        assert spec.mask is None or how == "batch" or spec.mask.shape == (1, 1, q.shape[2], spec.keys.shape[2])
+        return _as_batch(q, spec, 0.3)
 
-    def step(self, seq_ids: list[int], gaps: list[int], wide: bool, ask_first: bool, whole: bool) -> None:
+    def step(self, seq_ids: list[int], gaps: list[int], wide: bool, ask_first: bool, how: str) -> None:
         cache, oracle = self.cache, self.oracle
         if len(seq_ids) > oracle.free:
             self.refused(CapacityError, "cells free", lambda: cache.begin_step(seq_ids))
@@ -121,7 +125,7 @@ class CellProgram(RuleBasedStateMachine):
                 for gather in (True, False):
                     kind, mask, _ = cache.mask_for(layer, positions, gather)
                     assert (kind is MaskKind.EXPLICIT) == (mask is not None)
-            out = np.array(self.attend(layer, q, k, v, position, whole))[0]
+            out = np.array(self.attend(layer, q, k, v, position, how))[0]
             for i, (seq, at) in enumerate(zip(seq_ids, positions, strict=True)):
                 keys, values = oracle.attended(layer, seq, at)
                 sees = np.ones((1, keys.shape[1]), bool)
@@ -318,7 +322,7 @@ def test_a_batch_is_gathered_where_that_pays() -> None:
     cache.begin_step([0, 1])
     for layer, span in enumerate((7, 3)):
         k = tokens(rng, 2)
-        keys, _, kind, mask = cache.update_and_gather(layer, [6, 4], k, k)
+        keys, _, kind, mask = cache.update_and_fetch(layer, [6, 4], k, k, gather=True)
         assert keys.shape == (2, 2, span, 8)
         if layer == 0:
             sees = np.array(mask)[:, 0, 0]
@@ -335,8 +339,58 @@ def test_a_batch_is_gathered_where_that_pays() -> None:
     cache.begin_step([0, 3, 4])
     for layer in range(2):
         k = tokens(rng, 3)
-        spec = cache.update_and_gather(layer, [10] * 3, k, k)
+        spec = cache.update_and_fetch(layer, [10] * 3, k, k, gather=True)
         assert spec.keys.shape[0] == (1 if layer == 0 else 3)
+
+
+def test_a_batch_also_comes_a_sequence_at_a_time() -> None:
+    """Each without padding: a run of cells as a view of the pool, fused masks, an explicit one over a gap."""
+    cache = MLXCellCache(config(None))
+    for seq, count in ((0, 6), (1, 4), (2, 5), (0, 1), (9, 12)):
+        start = cache.next_position(seq)
+        serve(cache, [seq] * count, range(start, start + count))
+    cache.seq_rm(2, 1, 3)
+    cache.seq_rm(9)
+    rng = np.random.default_rng(0)
+    for ids, positions, spans in (([1, 0, 2], [4, 7, 5], [5, 8, 4]), ([2, 2, 0, 0], [6, 7, 8, 9], [6, 10])):
+        cache.begin_step(ids)
+        k = tokens(rng, len(ids))
+        batch = cache.update_and_fetch(0, positions, k, -k, gather=True)
+        if batch.keys.shape[0] == 1:
+            pytest.fail("the step was no batch")
+        each = cache.fetch_each(0)
+        assert [spec.keys.shape for spec in each] == [(1, 2, span, 8) for span in spans]
+        for index, (spec, span) in enumerate(zip(each, spans, strict=True)):
+            whole = np.array(batch.keys)[index][:, -span:]
+            np.testing.assert_array_equal(np.array(spec.keys)[0], whole)
+            np.testing.assert_array_equal(np.array(spec.values)[0], -whole)
+        kinds = [spec.kind for spec in each]
+        if len(ids) == 3:
+            assert kinds == [MaskKind.NONE] * 3
+        else:
+            assert kinds == [MaskKind.EXPLICIT, MaskKind.CAUSAL]
+            assert np.array(each[0].mask)[0, 0].tolist() == [[True] * 5 + [False], [True] * 6]
+
+
+def test_only_a_step_that_came_as_a_batch_comes_a_sequence_at_a_time() -> None:
+    """Before the layer is served, after a step that was no batch, and on a cache of one sequence: errors."""
+    cache = MLXCellCache(config(None, None))
+    with pytest.raises(RuntimeError, match="layer: 0 has no batch in this step"):
+        cache.fetch_each(0)
+    for seq in (0, 1, 2):
+        serve(cache, [seq] * 6, range(6))
+    cache.begin_step([0, 1])
+    k = tokens(np.random.default_rng(0), 2)
+    assert cache.update_and_fetch(0, [6, 6], k, k, gather=True).keys.shape[0] == 2
+    with pytest.raises(RuntimeError, match="layer: 1 has no batch"):
+        cache.fetch_each(1)
+    with pytest.raises(IndexError, match="layer: got 2"):
+        cache.fetch_each(2)
+    assert cache.update_and_fetch(1, [6, 6], k, k).keys.shape[0] == 1
+    with pytest.raises(RuntimeError, match="layer: 1 has no batch"):
+        cache.fetch_each(1)
+    with pytest.raises(RuntimeError, match="of one sequence has no batch"):
+        MLXSequenceCache(config(None)).fetch_each(0)
 
 
 def test_one_scattered_sequence_comes_in_order() -> None:
@@ -347,15 +401,15 @@ def test_one_scattered_sequence_comes_in_order() -> None:
         cache.begin_step([0] * len(positions))
         for layer, kind in enumerate(kinds):
             k = tokens(np.random.default_rng(0), len(positions))
-            spec = cache.update_and_gather(layer, positions, k, k)
+            spec = cache.update_and_fetch(layer, positions, k, k, gather=True)
             assert spec.kind is kind
             assert spec.keys.shape[0] == 1
             np.testing.assert_array_equal(np.array(spec.keys)[:, :, -1], np.array(k)[:, :, -1])
     cache.seq_rm(0, 1, 2)
     cache.begin_step([0])
     k = tokens(np.random.default_rng(0), 1)
-    assert cache.update_and_gather(0, [6], k, k).kind is MaskKind.EXPLICIT
-    assert cache.update_and_gather(1, [6], k, k).kind is MaskKind.NONE
+    assert cache.update_and_fetch(0, [6], k, k, gather=True).kind is MaskKind.EXPLICIT
+    assert cache.update_and_fetch(1, [6], k, k, gather=True).kind is MaskKind.NONE
 
 
 def _declared(count: int = 1) -> MLXCellCache:
@@ -470,7 +524,6 @@ def test_decoding_writes_in_place_in_a_fragmented_pool() -> None:
     mx.reset_peak_memory()
     spec = cache.update_and_fetch(0, [cache.next_position(0), *(cache.next_position(1) + i for i in (0, 1))], k, k)
     mx.eval(spec.keys, spec.values)
-    assert cache._step is not None
-    assert cache._step.works[0].index is not None
+    assert cache._step.kinds[0].index is not None
     pool = cache._key_pools[0].nbytes
     assert mx.get_peak_memory() - before < pool / 4

@@ -1,0 +1,39 @@
+"""What attention is handed."""
+
+from __future__ import annotations
+
+import enum
+from typing import NamedTuple
+
+import mlx.core as mx
+
+
+class MaskKind(enum.Enum):
+    """Which mask attention applies to the keys it is handed."""
+
+    NONE = "none"
+    #: Lower-right aligned, as MLX's fused attention does it: the last query sees every key.
+    CAUSAL = "causal"
+    EXPLICIT = "explicit"
+
+
+class AttendSpec(NamedTuple):
+    """What one layer attends to in one step.
+
+    `keys` and `values` are `[1, H, S, D]` in the storage dtype, oldest first; `mask` is bool `[1, 1, T, S]`,
+    true where a query sees a key, and None unless `kind` is EXPLICIT. Drop a spec before the next step is
+    evaluated: while a slice of a pool is alive, MLX copies the pool instead of updating it.
+    """
+
+    keys: mx.array
+    values: mx.array
+    kind: MaskKind
+    mask: mx.array | None
+
+
+class StepMask(NamedTuple):
+    """The mask of a step on a layer: see `AttendSpec`; `span` is the number of keys, S."""
+
+    kind: MaskKind
+    mask: mx.array | None
+    span: int
