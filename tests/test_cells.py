@@ -26,7 +26,6 @@ from tests.cell_oracle import CellOracle
 from tests.helpers import config, tokens
 from tests.oracle import attend
 
-
 # How a program attends: see `CellProgram.attend`.
 HOW = ["attend", "batch", "cells"]
 
