@@ -59,6 +59,10 @@ ITEMSIZE = 2
 PATHS = ["int32", "int64"]
 
 
+# Tokens that a step which goes on may decode before it starts again at its context.
+ROOM = 1100
+
+
 class Timed:
     """asv's settings for a stateful step.
 
@@ -149,6 +153,10 @@ def position_tensor(start: int, count: int, path: str) -> mx.array:
     return array
 
 
+def _path(position: mx.array) -> str:
+    return "int64" if position.dtype == mx.int64 else "int32"
+
+
 def kv_bytes(tokens: int, head_dim: int = HEAD_DIM, layers: int = LAYERS) -> int:
     """Bytes of K and V of `tokens` tokens in all layers."""
     return 2 * layers * HEADS * tokens * head_dim * ITEMSIZE
@@ -202,12 +210,14 @@ class Step:
         head_dim: int = HEAD_DIM,
         layers: int = LAYERS,
         window: int | None = None,
+        room: int = 64,
     ) -> None:
-        slots = context + count + 64 if window is None else 2 * window
+        slots = context + count + room if window is None else 2 * window
         need_memory(kv_bytes(slots + 4 * count, head_dim, layers))
         self.host_positions = require("host_positions")
-        self.cache = ours(context, head_dim, layers, window, slack=count + 64)
+        self.cache = ours(context, head_dim, layers, window, slack=count + room)
         self.context = context
+        self.end = context + room
         self.layers = layers
         self.keys = [random_tokens(count, head_dim, seed) for seed in range(layers)]
         self.values = [random_tokens(count, head_dim, seed + layers) for seed in range(layers)]
@@ -219,6 +229,13 @@ class Step:
     def rewind(self) -> None:
         """Back to `context`, so that every sample measures the same step."""
         self.cache.rewind(self.context)
+
+    def go_on(self) -> None:
+        """On to the next position, as decoding does; back to `context` where the room ends."""
+        if self.cache.length >= self.end:
+            self.rewind()
+        position = self.cache.length
+        self.position = position_tensor(position, self.position.size, _path(self.position))
 
     def __call__(self) -> None:
         """One step, evaluated."""

@@ -13,7 +13,19 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
-from .common import DTYPE, HEADS, PATHS, Skip, once, ours, position_tensor, random_tokens, require, synchronise
+from .common import (
+    DTYPE,
+    HEADS,
+    PATHS,
+    ROOM,
+    Skip,
+    once,
+    ours,
+    position_tensor,
+    random_tokens,
+    require,
+    synchronise,
+)
 from .mlx_lm_models import mlx_lm_model
 
 mlx_lm_cache, WITHOUT_MLX_LM = mlx_lm_model("cache")
@@ -30,7 +42,8 @@ class Contender:
     """One cache's step of `count` tokens behind `context`, through `layers` layers.
 
     `step` stores and reads all layers and evaluates once; `reset` goes back, so that each sample is the same step
-    (a full ring needs no way back: each of its steps is like the last).
+    (a full ring needs no way back: each of its steps is like the last); `go_on` goes to the next position, in
+    those that read positions.
     """
 
     def __init__(
@@ -43,10 +56,12 @@ class Contender:
         self.past = past if repeats == 1 else mx.concatenate([past] * repeats, axis=2)[:, :, :context]
         mx.eval(self.past)
         self.reset: Callable[[], object]
+        self.go_on: Callable[[], object]
         self.update: Update
         known = {"mlxcache": self._ours, "bare": self._bare}
         known |= dict.fromkeys(BARE_READING.values(), self._bare_reading)
         known.get(name, self._mlx_lm)(context, count, head_dim, window)
+        self.go_on = getattr(self, "go_on", self.reset)
         for _ in range(3):
             self.step()
             self.reset()
@@ -129,8 +144,10 @@ class Contender:
 
     def _bare_reading(self, context: int, count: int, head_dim: int, window: int | None) -> None:
         host_positions = require("host_positions")
-        position = position_tensor(context, count, self.name.split()[-1])
-        pools = self._bare_pools(context, context + count + 64, head_dim)
+        path = self.name.split()[-1]
+        pools = self._bare_pools(context, context + count + ROOM, head_dim)
+        at = context
+        position = position_tensor(at, count, path)
 
         def update(layer: int, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
             start = host_positions(position)[0]
@@ -140,8 +157,14 @@ class Contender:
             value_pool[:, :, start:stop] = values
             return key_pool[:, :, :stop], value_pool[:, :, :stop]
 
+        def move(to: int) -> None:
+            nonlocal at, position
+            at = to
+            position = position_tensor(at, count, path)
+
         self.update = update
-        self.reset = lambda: None
+        self.reset = lambda: move(context)
+        self.go_on = lambda: move(at + count if at < context + ROOM else context)
 
     def _bare_pools(self, context: int, slots: int, head_dim: int) -> list[mx.array]:
         pools = []

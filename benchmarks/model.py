@@ -121,4 +121,4 @@ class ModelRatio(Ratio):
         self.theirs.setup(model, "mlx-lm", "host")
 
     def track_over_mlx_lm(self, model: str, cache: str, path: str) -> float:
-        return ratio(timed(lambda: self.mine.decode(1)), timed(lambda: self.theirs.decode(1)), rounds=40)
+        return ratio(timed(lambda: self.mine.decode(1)), timed(lambda: self.theirs.decode(1)), rounds=100)

@@ -13,6 +13,7 @@ from .common import (
     LAYERS,
     PATHS,
     QUICK,
+    ROOM,
     Step,
     interleaved,
     low,
@@ -51,17 +52,20 @@ class Paths(Ratio):
 
 
 class Peers(Ratio):
-    """One token through 32 layers at context 1024 over the same step elsewhere.
+    """One token through 32 layers from context 1024 on over the same step elsewhere.
 
     The bare loop knows where to write; the one that reads asks the position tensor in each layer, as ours does.
+    Ours and that one go on from token to token, as decoding does; the others do the same step again.
     """
 
     params = (PATHS, ["KVCache", "bare", "bare reading"])
     param_names = ("path", "over")
+    version = "2"  # 1 went back to 1024 before every step
 
     def track_decode(self, path: str, over: str) -> float:
         other = contender(BARE_READING[path] if over == "bare reading" else over, 1024)
-        return ratio(_step(path, 1024), timed(other.step, other.reset))
+        step = Step(path, 1024, room=ROOM)
+        return ratio(timed(step, step.go_on), timed(other.step, other.go_on))
 
 
 class Prefill(Ratio):

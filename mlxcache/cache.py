@@ -206,11 +206,11 @@ def _store_by_call(
         if work.index is not None:
             pool.place(work.index, update)
         else:
-            pool.write(work.write_run.start, update)
+            pool.write(work.at, update)
     if work.batch is not None:
         rows = work.batch.index(key_pool.n_kv_heads, key_pool.slots)
         return AttendSpec(key_pool.gather(rows), value_pool.gather(rows), work.kind, work.mask)
-    read = work.read_run
+    read = work.start, work.stop - work.start
     return AttendSpec(key_pool.read(*read), value_pool.read(*read), work.kind, work.mask)
 
 

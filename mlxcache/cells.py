@@ -45,6 +45,7 @@ class MLXCellCache(MLXCache):
         self._layout = CellLayout(config.capacity)
         groups = tuple(dict.fromkeys(config.layers))
         self._groups = groups
+        self._windows = [cells.policy.window for cells in groups]
         self._group_of = tuple(groups.index(config.layer(i)) for i in range(config.n_layers))
         self._step: _CellStep = _CellStep((), config.n_layers)
 
@@ -62,7 +63,7 @@ class MLXCellCache(MLXCache):
     def step_served(self) -> int | None:
         """How many layers of the declared step are served; None where no step is in progress."""
         step = self._step
-        return step.served if step.in_progress else None
+        return step.layers_served if step.in_progress else None
 
     def seq_len(self, seq: int) -> int:
         """Cells that `seq` owns. Raises ValueError for an id out of range."""
@@ -90,7 +91,11 @@ class MLXCellCache(MLXCache):
             CapacityError: fewer free cells than tokens. Nothing has changed in all these cases.
         """
         self._require_done("begin_step")
-        self._step = _CellStep(self._layout.admit(seq_ids), self._n_layers)
+        ids, step = tuple(seq_ids), self._step
+        if step.count == 1 and ids == step.seq_ids and type(ids[0]) is int and self._layout.free:
+            step.declare_again()  # a sequence that decodes on, without the checks that it has passed
+        else:
+            self._step = _CellStep(self._layout.admit(ids), self._n_layers)
 
     def cancel_step(self) -> None:
         """Drop a declared step, and the tokens that it has placed; nothing where there is none.
@@ -179,7 +184,7 @@ class MLXCellCache(MLXCache):
         step = self._step
         if not step.seq_ids:
             raise RuntimeError("step: none is declared, expected begin_step(seq_ids) before the first layer")
-        if step.kinds and step.works[layer] is None:
+        if step.placed and step.works[layer] is None:
             self._work_of(step, layer)
         if len(positions) != step.count or not step.has(positions):
             if len(positions) == 1 and type(positions[0]) is int:
@@ -191,8 +196,13 @@ class MLXCellCache(MLXCache):
                     f"positions: got {_shown(listed)}, expected those that the first layer of this step placed: "
                     f"{_shown(step.placement.positions)}"
                 )
-            step.take(self._layout.place(step.seq_ids, listed))
-        if not step.kinds or step.gather is not gather:
+            placement = self._layout.place(step.seq_ids, listed)
+            if step.gather is gather and step.moves_on(placement):
+                step.placement, step.count, step.placed = placement, 1, True
+                step.advance(self._windows, self._group_of)
+                return step
+            step.take(placement)
+        if not step.placed or step.gather is not gather:
             step.gather = gather
             self._plan(step)
         return step
@@ -212,21 +222,19 @@ class MLXCellCache(MLXCache):
         """Work out what the layers that are still to be served do."""
         # By window, since layers that differ in their heads only share a mask.
         views: dict[int | None, _View] = {}
-        kinds = []
+        kinds: list[LayerWork | None] = []
         for cells in self._groups:
             window = cells.policy.window
             if window not in views:
                 views[window] = self._gathered(step, window) if step.gather else self._fetched(step, window)
             kinds.append(self._work(step, cells, *views[window]))
-        step.kinds = kinds
-        served = step.works if step.committed else None
-        if served is None and len(kinds) == 1:
-            step.works = [*kinds] * self._n_layers
-        else:
-            step.works = [
-                None if served is not None and served[layer] is None else kinds[group]
-                for layer, group in enumerate(self._group_of)
-            ]
+        before = step.works if step.placed else None
+        step.kinds, step.placed = kinds, True
+        step.runs = step.count == 1 and all(mask is None and batch is None for _, _, mask, batch in views.values())
+        step.works = [
+            None if before is not None and before[layer] is None else kinds[group]
+            for layer, group in enumerate(self._group_of)
+        ]
 
     def _fetched(self, step: _CellStep, window: int | None) -> _View:
         """One run of cells."""
@@ -265,8 +273,8 @@ class MLXCellCache(MLXCache):
         step = self._step
         if step.in_progress:
             raise RuntimeError(
-                f"{what}: a step of {len(step.seq_ids)} tokens is declared and {step.served} of {self._n_layers} "
-                "layers are served, expected all of them first; cancel_step() drops it"
+                f"{what}: a step of {len(step.seq_ids)} tokens is declared and {step.layers_served} of "
+                f"{self._n_layers} layers are served, expected all of them first; cancel_step() drops it"
             )
 
 
@@ -277,26 +285,27 @@ _View = tuple[Run, MaskKind, mx.array | None, Batch | None]
 class _CellStep(Step):
     """A declared step; once placed, its placement and what its layers do. Without ids: no step."""
 
-    __slots__ = ("index", "kinds", "placement", "seq_ids")
+    __slots__ = ("index", "placed", "placement", "runs", "seq_ids")
 
     placement: Placement
 
     def __init__(self, seq_ids: tuple[int, ...], n_layers: int) -> None:
         super().__init__(-1, -1, b"", False, n_layers)
         self.seq_ids = seq_ids
-        #: By group of layers; empty until the step is placed.
-        self.kinds: list[LayerWork] = []
+        self.placed = False
         self.index: mx.array | None = None
+        #: Whether it was planned as one token that all layers read at the end of a run.
+        self.runs = False
 
     @property
-    def served(self) -> int:
-        """How many layers are served."""
-        return self.works.count(None) if self.kinds else 0
+    def layers_served(self) -> int:
+        """Layers that have stored their tokens."""
+        return self.works.count(None) if self.placed else 0
 
     @property
     def in_progress(self) -> bool:
         """Whether layers are still to be served."""
-        return bool(self.seq_ids) and self.served < len(self.works)
+        return bool(self.seq_ids) and self.layers_served < len(self.works)
 
     def take(self, placement: Placement) -> None:
         """Be placed there, with nothing worked out yet."""
@@ -305,7 +314,25 @@ class _CellStep(Step):
         self.count = len(placement.positions)
         self.raw = np.array(placement.positions, np.int32).tobytes() if self.count > 1 else b""
         self.index = None
-        self.kinds = []
+        self.placed = self.runs = False
+
+    def declare_again(self) -> None:
+        """Be declared for the next token of the same sequence, and keep what the last one did."""
+        self.count = -1
+        self.placed = self.committed = False
+
+    def moves_on(self, placement: Placement) -> bool:
+        """Whether the layers do what they did for the last token, one cell further on."""
+        if not self.runs:
+            return False
+        before, after = self.placement.tail, placement.tail
+        return (
+            before is not None
+            and after is not None
+            and after.start == before.start
+            and after.length == before.length + 1
+            and placement.whole == self.placement.whole
+        )
 
 
 def _shown(positions: Sequence[int]) -> str:

@@ -30,7 +30,7 @@ class StepPositions:
     Raises ValueError for another dtype.
     """
 
-    __slots__ = ("_on_device", "_wide", "array", "count", "host", "starts", "stops")
+    __slots__ = ("_wide", "array", "count", "host", "offset", "on_host", "starts", "stops")
 
     def __init__(self, dtype: mx.Dtype | None) -> None:
         # An mx.Dtype refuses to be compared with None.
@@ -38,13 +38,14 @@ class StepPositions:
             raise ValueError(f"position_dtype: got {dtype}, expected None, mlx.core.int32 or mlx.core.int64")
         # Not the dtype itself, which cannot be copied.
         self._wide = dtype is not None and dtype == mx.int64
-        self._on_device = dtype is not None
+        self.on_host = dtype is None
         self.forget()
 
     def forget(self) -> None:
         """Be of no step, so that the same positions may come again in a new one."""
         self.starts: tuple[int, ...] = ()
         self.stops: tuple[int, ...] = ()
+        self.offset: int | mx.array = 0
         self.count = 0
         self.host: Positions = ()
         self.array: mx.array | None = None
@@ -53,7 +54,8 @@ class StepPositions:
         """Be of a step of `count` tokens for each sequence, from these positions."""
         self.starts, self.count = starts, count
         self.stops = tuple([start + count for start in starts])
-        if self._on_device:
+        self.offset = _offset(self.stops)
+        if not self.on_host:
             host = [start + i for start in starts for i in range(count)]
             self.array = mx.array(host, mx.int64 if self._wide else mx.int32)
         elif count == 1:
@@ -139,6 +141,7 @@ class SequenceLayerCache(LayerCache):
         super().__init__(cache, layer, positions)
         self.cache: MLXSequenceCache = cache
         self.offset: int = cache.length
+        self._on_host = positions.on_host
 
     @classmethod
     def over(cls, cache: MLXSequenceCache, position_dtype: mx.Dtype | None = None) -> list[SequenceLayerCache]:
@@ -149,7 +152,7 @@ class SequenceLayerCache(LayerCache):
     def update_and_fetch(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
         """See `LayerCache.update_and_fetch`."""
         count = keys.shape[2]
-        positions = self._step(count)
+        positions = (self.offset,) if count == 1 and self._on_host else self._step(count)
         stored, other, _, _ = self.cache.update_and_fetch(self.layer, positions, keys, values)
         self.offset += count
         dtype = keys.dtype
@@ -215,7 +218,7 @@ class CellLayerCache(LayerCache):
         super().__init__(cache, layer, positions)
         self.cache: MLXCellCache = cache
         self.seq_ids = seq_ids
-        self._starts = tuple(cache.next_position(seq) for seq in seq_ids)
+        self._go_on(tuple(cache.next_position(seq) for seq in seq_ids))
 
     @classmethod
     def over(
@@ -227,11 +230,6 @@ class CellLayerCache(LayerCache):
             raise ValueError(f"seq_ids: got {list(ids)}, expected at least one id, and each once")
         positions = StepPositions(position_dtype)
         return [cls(cache, layer, ids, positions) for layer in range(cache.config.n_layers)]
-
-    @property
-    def offset(self) -> int | mx.array:  # type: ignore[override]
-        """The next position: an int for one sequence, int32 `[B]` for a batch, as `mx.fast.rope` takes both."""
-        return self._starts[0] if len(self._starts) == 1 else mx.array(self._starts, mx.int32)
 
     def update_and_fetch(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
         """See `LayerCache.update_and_fetch`."""
@@ -248,7 +246,7 @@ class CellLayerCache(LayerCache):
             if stored.shape[0] != batch:
                 shape = (batch, *stored.shape[1:])
                 stored, other = mx.broadcast_to(stored, shape), mx.broadcast_to(other, shape)
-        self._starts = self._positions.stops
+        self._starts, self.offset = self._positions.stops, self._positions.offset
         dtype = keys.dtype
         if dtype == self._config.kv_dtype:
             return stored, other
@@ -265,7 +263,7 @@ class CellLayerCache(LayerCache):
             if self.cache.next_position(seq) > target:
                 self.cache.seq_rm(seq, target)
         taken = max(start - target for start, target in zip(self._starts, targets, strict=True))
-        self._starts = targets
+        self._go_on(targets)
         self._positions.forget()
         return taken
 
@@ -298,8 +296,17 @@ class CellLayerCache(LayerCache):
             mask = mask.reshape(len(self.seq_ids), 1, count, span)
         return StepMask(kind, mask, span)
 
+    def _go_on(self, starts: tuple[int, ...]) -> None:
+        self._starts = starts
+        #: The next position: an int for one sequence, int32 `[B]` for a batch, as `mx.fast.rope` takes both.
+        self.offset: int | mx.array = _offset(starts)
+
     def _length(self) -> int:
         return max(self._starts)
+
+
+def _offset(starts: tuple[int, ...]) -> int | mx.array:
+    return starts[0] if len(starts) == 1 else mx.array(starts, mx.int32)
 
 
 def _flat(array: mx.array) -> mx.array:
@@ -334,4 +341,4 @@ class _CellKind:
         if positions:
             cache.restore(0, positions, [stored for stored, _ in parts])
         for layer in layers:
-            layer._starts = (cache.next_position(0),)
+            layer._go_on((cache.next_position(0),))

@@ -7,7 +7,7 @@ whatever the window.
 
     layout = SequenceLayout(config)
     plan = layout.plan(layer=0, position=7, count=1)   # pure: raises, or says what to write and read
-    layout.commit(0, plan)                             # idempotent, so every layer of a step may call it
+    layout.commit(0, plan.origin, plan.stop)           # idempotent, so every layer of a step may call it
 """
 
 from __future__ import annotations
@@ -187,6 +187,11 @@ class StepPlan(NamedTuple):
     roll: int
     origin: int
 
+    @property
+    def stop(self) -> int:
+        """One more than the last token's position."""
+        return self.position + self.tokens
+
 
 class RingGeometry(NamedTuple):
     """A ring layer's sizes in cells.
@@ -236,6 +241,10 @@ class SequenceLayout:
         )
         # Per layer, since a layer that missed a step must not inherit another's roll.
         self.origins: list[int] = [0] * config.n_layers
+
+    def turns(self) -> list[tuple[int | None, int]]:
+        """For each group: its window, and the cells after which its pool is full or must be rolled."""
+        return [(None, self.capacity) if ring is None else (ring.window, ring.slots) for ring in self._rings]
 
     def max_slots(self, layer: int) -> int:
         """The most slots that `layer` ever uses."""
@@ -297,10 +306,12 @@ class SequenceLayout:
             position, count, Run(first + position - base, count), Run(first, length), base, roll, origin
         )
 
-    def commit(self, layer: int, plan: StepPlan) -> None:
-        """Take `plan` as done by `layer`. Doing it again, or for the next layer, changes nothing more."""
-        self.origins[layer] = plan.origin
-        stop = plan.position + plan.tokens
+    def commit(self, layer: int, origin: int, stop: int) -> None:
+        """Take a plan of that `origin` and of tokens up to position `stop` as done by `layer`.
+
+        Doing it again, or for the next layer, changes nothing more.
+        """
+        self.origins[layer] = origin
         self.length = max(self.length, stop)
         self.written = max(self.written, stop)
 

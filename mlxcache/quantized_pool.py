@@ -122,4 +122,17 @@ class QuantizedPool:
 
     def _dequantised(self, parts: Sequence[mx.array]) -> mx.array:
         codes, scales, biases = parts
-        return mx.dequantize(codes, scales, biases, group_size=self.group_size, bits=self.bits)
+        if mx.default_device().type == mx.DeviceType.gpu:
+            return mx.dequantize(codes, scales, biases, group_size=self.group_size, bits=self.bits)
+        return _by_element(codes, scales, biases, self.bits)
+
+
+def _by_element(codes: mx.array, scales: mx.array, biases: mx.array, bits: int) -> mx.array:
+    """What `mx.dequantize` gives, rounded once where it rounds twice: the CPU's is 2 to 4 times as slow."""
+    octets = codes.view(mx.uint8)
+    if bits == 4:
+        octets = mx.stack([octets & 15, octets >> 4], axis=-1)
+    # In float32: processors without float16 arithmetic convert for every operation.
+    values = octets.reshape(*scales.shape, -1).astype(mx.float32)
+    wide = values * scales.astype(mx.float32)[..., None] + biases.astype(mx.float32)[..., None]
+    return wide.astype(scales.dtype).reshape(*codes.shape[:-1], -1)

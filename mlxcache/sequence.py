@@ -31,6 +31,9 @@ class MLXSequenceCache(MLXCache):
         self._layout = layout
         members = [[i for i, of in enumerate(layout.group_of) if of == g] for g in range(len(layout.groups))]
         self._members = tuple(map(tuple, members))
+        turns = layout.turns()
+        self._windows = [window for window, _ in turns]
+        self._turns = [slots for _, slots in turns]
         self._bands: dict[int, mx.array] = {}
 
     @property
@@ -99,6 +102,10 @@ class MLXSequenceCache(MLXCache):
             # A decode step without NumPy: between two steps of a model its code falls out of the CPU's caches,
             # and what takes 10 us in a loop takes 100.
             start, count, raw = positions[0], 1, b""
+            step = self._step
+            if start == step.first + 1 and step.gather is gather and self._moves_on(step):
+                step.advance(self._windows, self._layout.group_of)
+                return step
         else:
             array = position_array(positions)
             start, count = int(array[0]), len(array)
@@ -125,21 +132,39 @@ class MLXSequenceCache(MLXCache):
             kind = MaskKind.NONE
         elif window is not None and window < plan.read.length:
             kind, mask = MaskKind.EXPLICIT, self._band(window, step.count, plan.read.length)
-        work = LayerWork(cells, step.count, plan.write, plan.read, kind, mask, plan=plan, plain=self._plain)
+        work = LayerWork(
+            cells,
+            step.count,
+            plan.write,
+            plan.read,
+            kind,
+            mask,
+            roll=plan.roll,
+            origin=plan.origin,
+            plain=self._plain,
+        )
         # The layers of a kind do the same, but for one that has missed a step, or has served this one already.
         works, origins, members = step.works, layout.origins, self._members[group]
-        if window is None and len(members) == len(works):
-            works[:] = [work] * len(works)  # a flat model: pools that begin at 0 for ever
-        else:
-            for other in members:
-                if origins[other] == origin:
-                    works[other] = work
+        alike = [other for other in members if origins[other] == origin]
+        for other in alike:
+            works[other] = work
+        if not step.kinds:
+            step.kinds = [None] * len(layout.groups)
+        step.kinds[group] = work if len(alike) == len(members) else None
         return work
 
     def _commit(self, step: Step, layer: int, work: LayerWork) -> None:
-        assert work.plan is not None
-        self._layout.commit(layer, work.plan)
+        self._layout.commit(layer, work.origin, step.first + step.count)
         step.committed = True
+
+    def _moves_on(self, step: Step) -> bool:
+        """Whether a decode step is done, and the next one is the same one cell further on in every layer."""
+        if step.count != 1 or step.works.count(None) < self._n_layers or self._layout.length != step.first + 1:
+            return False
+        for work, turn in zip(step.kinds, self._turns, strict=True):
+            if work is None or work.stop >= turn:
+                return False
+        return bool(step.kinds)
 
     def _band(self, window: int, count: int, span: int) -> mx.array:
         """One mask per window and shape: layers share it, and so do steps, since decoding repeats the shape."""

@@ -8,7 +8,7 @@ import mlx.core as mx
 import numpy as np
 
 from mlxcache.batch import Batch
-from mlxcache.layout import LayerConfig, Run, StepPlan
+from mlxcache.layout import LayerConfig, Run
 from mlxcache.spec import MaskKind
 
 _FULL = slice(None)
@@ -27,25 +27,27 @@ class LayerWork:
         read: what attention reads.
         kind: which mask it applies.
         mask: for EXPLICIT.
-        plan: what the layout is told when the layer is done.
+        roll: cells that move from the pool's front to its back first.
+        origin: the position that then lies at the pool's front, for the layout.
         batch: the cells to read as a batch, in place of `read`.
         plain: whether the pools store what they are given; others are written and read by their methods.
     """
 
     __slots__ = (
+        "at",
         "batch",
         "index",
         "kind",
         "mask",
-        "plan",
+        "origin",
         "read",
-        "read_run",
         "roll",
         "shape",
         "slots",
         "span",
+        "start",
+        "stop",
         "write",
-        "write_run",
     )
 
     def __init__(
@@ -57,31 +59,53 @@ class LayerWork:
         kind: MaskKind,
         mask: mx.array | None,
         *,
-        plan: StepPlan | None = None,
+        roll: int = 0,
+        origin: int = 0,
         batch: Batch | None = None,
         plain: bool = True,
     ) -> None:
         self.shape = (1, cells.n_kv_heads, count, cells.head_dim)
         start, length = read
-        self.slots = start + length
-        self.read_run = read
+        stop = start + length
+        self.start = start
+        self.stop = stop
+        #: Cells that the pools must have.
+        self.slots = stop
         # MLX indexes 20 % faster with (:, :, run) than with (..., run, :).
-        self.read = (_FULL, _FULL, slice(start, start + length))
+        self.read = (_FULL, _FULL, slice(start, stop))
+        #: Keys of each query's sequence.
         self.span = length if batch is None else batch.span
+        #: None where the pools are to be asked, which then takes `at` or `index`.
         self.write: tuple[slice, slice, slice] | None = None
+        self.at = -1
         self.index: mx.array | None = None
         if isinstance(write, Run):
-            self.write_run = write
+            start, length = write
+            self.at = start
             if plain and batch is None:  # written and read as runs: the short way
-                start, length = write
                 self.write = (_FULL, _FULL, slice(start, start + length))
         else:
             self.index = write
         self.batch = batch
         self.kind = kind
         self.mask = mask
-        self.plan = plan
-        self.roll = 0 if plan is None else plan.roll
+        self.roll = roll
+        self.origin = origin
+
+    def advance(self, window: int | None) -> None:
+        """Be the work of the next token of a sequence whose last one was read as the end of one run."""
+        at = self.stop
+        stop = at + 1
+        if self.span == window:
+            self.start += 1
+        else:
+            self.span += 1
+        self.at = at
+        self.stop = self.slots = stop
+        self.read = (_FULL, _FULL, slice(self.start, stop))
+        if self.write is not None:
+            self.write = (_FULL, _FULL, slice(at, stop))
+        self.roll = 0
 
 
 class Step:
@@ -95,17 +119,32 @@ class Step:
         n_layers: of the model.
     """
 
-    __slots__ = ("committed", "count", "first", "gather", "raw", "works")
+    __slots__ = ("committed", "count", "first", "gather", "kinds", "raw", "works")
 
     def __init__(self, first: int, count: int, raw: bytes, gather: bool, n_layers: int) -> None:
         self.first = first
         self.count = count
         self.raw = raw
         self.gather = gather
-        #: None for a layer that is served, or whose work is not worked out yet.
+        #: By layer; None where it is served, or its work is not worked out yet.
         self.works: list[LayerWork | None] = [None] * n_layers
+        #: By group of layers that are alike: what all of them do, as far as it is worked out and the same.
+        self.kinds: list[LayerWork | None] = []
         #: Whether the layout knows of it: from the first layer on.
         self.committed = False
+
+    def advance(self, windows: Sequence[int | None], group_of: Sequence[int]) -> None:
+        """Be the next token's step: what was worked out for the last one, moved on by a cell.
+
+        A model decodes so, and this takes half of the time of working it out again. All layers must be served.
+        """
+        kinds = self.kinds
+        for work, window in zip(kinds, windows, strict=True):
+            assert work is not None
+            work.advance(window)
+        self.first += 1
+        self.committed = False
+        self.works = [*kinds] * len(group_of) if len(kinds) == 1 else [kinds[group] for group in group_of]
 
     def has(self, positions: Positions) -> bool:
         """Whether `positions`, as many as the step has, are the step's, entry by entry."""

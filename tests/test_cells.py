@@ -39,7 +39,7 @@ def state(cache: MLXCellCache) -> dict[str, object]:
         "cells": [(layout.position(c), layout.owners(c)) for c in range(layout.capacity)],
         "sequences": [(layout.count(s), layout.newest(s), layout._tails[s]) for s in range(64)],
         "numbers": (layout.free, layout.used_end, layout._full_until),
-        "step": (step.seq_ids, step.served, step.in_progress, step.committed),
+        "step": (step.seq_ids, step.layers_served, step.in_progress, step.committed),
     }
 
 

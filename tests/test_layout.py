@@ -6,7 +6,7 @@ import mlx.core as mx
 import pytest
 
 from mlxcache import CacheConfig, CapacityError, LayerConfig, LayerPolicy
-from mlxcache.layout import RingGeometry, SequenceLayout
+from mlxcache.layout import RingGeometry, SequenceLayout, StepPlan
 from tests.helpers import config
 
 FLAT = LayerConfig(LayerPolicy.flat(), 2, 8)
@@ -57,6 +57,11 @@ def test_flat_plan_writes_at_the_position_and_reads_from_zero() -> None:
     assert (tuple(plan.write), tuple(plan.read), plan.base, plan.roll) == ((5, 3), (0, 8), 0, 0)
 
 
+def commit(layout: SequenceLayout, layer: int, plan: StepPlan) -> None:
+    """Take a plan as done."""
+    layout.commit(layer, plan.origin, plan.stop)
+
+
 def test_ring_reads_one_run_that_never_wraps() -> None:
     """Over many laps the window is one run inside the pool, and the position's slot is inside it."""
     for window, max_write in [(1, 1), (4, 1), (4, None), (4, 9), (5, 3)]:
@@ -75,7 +80,7 @@ def test_ring_reads_one_run_that_never_wraps() -> None:
             read = [where[slot] for slot in range(plan.read.start, plan.read.stop)]
             assert read == list(range(max(0, position - window + 1), position + count))
             assert plan.read.stop <= geometry.slots
-            layout.commit(0, plan)
+            layout.commit(0, plan.origin, plan.stop)
             position += count
 
 
@@ -92,9 +97,9 @@ def test_plan_is_pure_and_commit_is_idempotent() -> None:
     before = (layout.length, layout.written, list(layout.origins))
     plan = layout.plan(0, 0, 3)
     assert (layout.length, layout.written, list(layout.origins)) == before
-    layout.commit(0, plan)
+    layout.commit(0, plan.origin, plan.stop)
     once = (layout.length, layout.written, list(layout.origins))
-    layout.commit(0, plan)
+    layout.commit(0, plan.origin, plan.stop)
     assert (layout.length, layout.written, list(layout.origins)) == once == (3, 3, [0, 0])
 
 
@@ -114,7 +119,7 @@ def test_steps_that_no_layer_could_serve(start: int, count: int, error: type[Exc
     layout = SequenceLayout(config(None, 4))
     for position in range(10):
         for layer in (0, 1):
-            layout.commit(layer, layout.plan(layer, position, 1))
+            commit(layout, layer, layout.plan(layer, position, 1))
     before = (layout.length, layout.written, list(layout.origins))
     with pytest.raises(error, match=message):
         layout.check(start, count)
@@ -125,7 +130,7 @@ def test_rewind_floor_follows_max_write() -> None:
     """Window 4, max_write 1, length 40: 39 is the oldest length that leaves every window whole."""
     layout = SequenceLayout(config(4, max_write=1))
     for position in range(40):
-        layout.commit(0, layout.plan(0, position, 1))
+        commit(layout, 0, layout.plan(0, position, 1))
     assert [length for length in range(41) if _can_rewind(layout, length)] == [0, 39, 40]
 
 
@@ -133,7 +138,7 @@ def test_second_rewind_counts_from_the_highest_position_ever_written() -> None:
     """Rewinding twice cannot reach cells that the first pass had overwritten."""
     layout = SequenceLayout(config(4, max_write=3))
     for position in range(40):
-        layout.commit(0, layout.plan(0, position, 1))
+        commit(layout, 0, layout.plan(0, position, 1))
     assert layout.rewind(37)
     assert not layout.rewind(36)
     assert layout.length == 37
@@ -145,7 +150,7 @@ def test_writing_again_after_a_rewind_does_not_forget_the_highest_position() -> 
     for position in [*range(40), 37]:
         if position == 37 and layout.length == 40:
             assert layout.rewind(37)
-        layout.commit(0, layout.plan(0, position, 1))
+        commit(layout, 0, layout.plan(0, position, 1))
     assert (layout.length, layout.written) == (38, 40)
     assert not layout.rewind(36)
 
@@ -161,7 +166,7 @@ def _can_rewind(layout: SequenceLayout, length: int) -> bool:
 def test_rewind_refuses_to_grow_or_go_negative(length: int) -> None:
     """rewind says False, and changes nothing, for a length that is no earlier state."""
     layout = SequenceLayout(config(None))
-    layout.commit(0, layout.plan(0, 0, 10))
+    commit(layout, 0, layout.plan(0, 0, 10))
     assert not layout.rewind(length)
     assert layout.length == 10
 
@@ -169,5 +174,5 @@ def test_rewind_refuses_to_grow_or_go_negative(length: int) -> None:
 def test_can_extend_counts_to_the_capacity() -> None:
     """can_extend is exact at the edge and False for a negative count."""
     layout = SequenceLayout(config(None, capacity=10))
-    layout.commit(0, layout.plan(0, 0, 4))
+    commit(layout, 0, layout.plan(0, 0, 4))
     assert [layout.can_extend(n) for n in (-1, 0, 6, 7)] == [False, True, True, False]

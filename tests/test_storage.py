@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from mlxcache import QuantizedPool, make_cache, update_and_attend
+from mlxcache.pool import row_index
 from tests.helpers import config
 
 DIM = 64
@@ -42,6 +43,24 @@ def test_a_value_comes_back_within_one_step_of_its_group(bits: int, group: int, 
     eps = {mx.float32: 1e-6, mx.float16: 2**-10, mx.bfloat16: 2**-7}[dtype]
     biggest = float(np.abs(np.array(x.astype(mx.float32))).max())
     assert (error <= _step_of_groups(x, group, bits) + 4 * eps * biggest).all()
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+@pytest.mark.parametrize("dtype", [mx.float32, mx.float16, mx.bfloat16])
+def test_a_cpu_reads_what_mlx_dequantises(bits: int, dtype: Any) -> None:
+    """Value by value that of `mx.dequantize`, to its rounding, from runs and from single cells."""
+    pool = QuantizedPool(1, 32, 2, DIM, dtype, bits, 32)
+    pool.write(3, _cells(0, 20))
+    rows = row_index(np.array([[20, 4, 9]]), 2, pool.slots)
+    eps = {mx.float32: 2**-23, mx.float16: 2**-10, mx.bfloat16: 2**-7}[dtype]
+    for got, parts in (
+        (pool.read(4, 11), [plane.read(4, 11) for plane in pool.planes]),
+        (pool.gather(rows), [plane.gather(rows) for plane in pool.planes]),
+    ):
+        expected = mx.dequantize(*parts, group_size=32, bits=bits)
+        assert (got.dtype, got.shape) == (expected.dtype, expected.shape)
+        a, b = (np.array(x.astype(mx.float32)) for x in (got, expected))
+        np.testing.assert_allclose(a, b, rtol=0, atol=2 * eps * np.abs(b).max())
 
 
 @pytest.mark.parametrize("bits", [8, 4])
