@@ -5,8 +5,10 @@ from __future__ import annotations
 import mlx.core as mx
 
 from mlxcache.cache import MLXCache
+from mlxcache.device import on_gpu
 from mlxcache.positions import host_positions
 from mlxcache.spec import AttendSpec, MaskKind
+from mlxcache.step import Gather
 
 
 def update_and_attend(
@@ -60,11 +62,11 @@ def update_and_attend(
             f"q: got shape {q_shape} with k of shape {k_shape}, expected batch 1, the head_dim of k, and a "
             "number of heads that is a multiple of k's"
         )
-    spec = cache.update_and_fetch(layer, positions, k, v, gather=True)
+    spec = cache.update_and_fetch(layer, positions, k, v, Gather.CHEAPER)
     batch = spec.keys.shape[0]
     if batch == 1:
         out = _attend(q, spec, scale)
-    elif mx.default_device().type == mx.DeviceType.gpu:
+    elif on_gpu():
         out = _as_batch(q, spec, scale)
     else:
         # A CPU gains nothing by a batch, and its caches lose what is gathered of so many: docs/profiles.md.

@@ -13,7 +13,7 @@ from mlxcache.layout import CacheConfig, LayerConfig, Run
 from mlxcache.pool import Pool
 from mlxcache.quantized_pool import QuantizedPool
 from mlxcache.spec import AttendSpec, StepMask
-from mlxcache.step import LayerWork, Positions, Step
+from mlxcache.step import Gather, LayerWork, Positions, Step
 
 # AttendSpec(...) goes through a Python-level __new__: 290 ns where this takes 180, once a layer.
 _tuple = tuple.__new__
@@ -41,7 +41,7 @@ class MLXCache(ABC):
         self._value_pools = [values for _, values in pools]
         self._n_layers = config.n_layers
         self._plain = config.kv_bits is None
-        self._step = Step(-1, -1, b"", False, config.n_layers)
+        self._step = Step(-1, -1, b"", Gather.NEVER, config.n_layers)
 
     @staticmethod
     def _pool(config: CacheConfig, layer: int, max_slots: int) -> Pool | QuantizedPool:
@@ -52,7 +52,7 @@ class MLXCache(ABC):
         return QuantizedPool(*sizes, bits=config.kv_bits, group_size=config.kv_group_size)
 
     def update_and_fetch(
-        self, layer: int, positions: Positions, k: mx.array, v: mx.array, gather: bool = False
+        self, layer: int, positions: Positions, k: mx.array, v: mx.array, gather: Gather = Gather.NEVER
     ) -> AttendSpec:
         """Store one layer's K and V of a step and return what its queries attend to.
 
@@ -61,9 +61,9 @@ class MLXCache(ABC):
             positions: one per token, in the order of `k` and `v`.
             k: `[1, H, T, D]`, cast to the storage dtype.
             v: `[1, H, T, D]`, likewise.
-            gather: a step of B sequences may come back as a batch, where that is cheaper. Keys and values are
-                then `[B, H, S, D]` and a mask `[B or 1, 1, T / B, S]`: the queries of each sequence, a B-th of the
-                step's tokens in their order, meet the cells of that sequence alone.
+            gather: when a step of B sequences may come back as a batch. Keys and values are then `[B, H, S, D]`
+                and a mask `[B or 1, 1, T / B, S]`: the queries of each sequence, a B-th of the step's tokens in
+                their order, meet the cells of that sequence alone.
 
         A refused step changes nothing. Raises IndexError for a layer out of range, ValueError for positions or
         shapes that do not fit, CapacityError for a step that has no room.
@@ -113,7 +113,7 @@ class MLXCache(ABC):
         """
         raise RuntimeError(f"layer: {layer} of a cache of one sequence has no batch, expected a cell cache")
 
-    def mask_for(self, layer: int, positions: Positions, gather: bool = False) -> StepMask:
+    def mask_for(self, layer: int, positions: Positions, gather: Gather = Gather.NEVER) -> StepMask:
         """The mask that `update_and_fetch` will hand out; changes nothing.
 
         For models that make their masks before their layers run. Raises what `update_and_fetch` would.
@@ -125,7 +125,7 @@ class MLXCache(ABC):
         return StepMask(work.kind, work.mask, work.span)
 
     @abstractmethod
-    def _step_of(self, layer: int, positions: Positions, gather: bool) -> Step:
+    def _step_of(self, layer: int, positions: Positions, gather: Gather) -> Step:
         """Check that `layer` may be served for these positions, and make theirs the step in progress."""
 
     @abstractmethod

@@ -6,7 +6,7 @@ share the placement, so there is one layout for a whole model.
     layout = CellLayout(capacity=4096)
     placement = layout.place(seq_ids, positions)   # pure: raises, or says where the tokens go
     view = layout.view(placement, window=None)     # pure: what the step's queries read and see
-    rows = layout.rows(placement, window=None)     # pure: the same by sequence, where that pays
+    rows = layout.rows(placement, None, longest=99) # pure: the same by sequence, up to so many cells
     layout.commit(placement)
 
 A set of owners is stored by sequence: one row of booleans over the cells for each sequence in use. The row of a
@@ -208,12 +208,10 @@ class CellLayout:
             return CellView(run, None)
         return CellView(Run(0, placement.used_end), self._mask(placement, window))
 
-    def rows(self, placement: Placement, window: int | None) -> CellRows | None:
-        """The cells of each sequence apart, before or after `commit`; None where that does not pay.
+    def rows(self, placement: Placement, window: int | None, longest: int) -> CellRows | None:
+        """The cells of each sequence apart, before or after `commit`; None where a row would exceed `longest`.
 
-        It pays where copying a sequence's cells together spares its queries as many cells of others: where the
-        longest row is at most half of `[0, used_end)`. The step must have as many tokens of every sequence,
-        those of one sequence together.
+        The step must have as many tokens of every sequence, those of one sequence together; else None.
         """
         ids = tuple(dict.fromkeys(placement.seq_ids))
         count = len(placement.seq_ids) // len(ids)
@@ -230,7 +228,7 @@ class CellLayout:
                 before &= positions > own[0] - window
             found.append((cells[before], positions[before]))
         span = max(cells.size for cells, _ in found) + count
-        if 2 * span > placement.used_end:
+        if span > longest:
             return None
         cells = np.zeros((len(ids), span), np.int64)
         # A position that no query is as new as: padding is never seen.

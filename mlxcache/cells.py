@@ -10,11 +10,15 @@ import numpy as np
 from mlxcache.batch import Batch
 from mlxcache.cache import LayerBytes, MLXCache, check_layer
 from mlxcache.cell_layout import CellLayout, Placement
+from mlxcache.device import on_gpu
 from mlxcache.layout import CacheConfig, LayerConfig, Run
 from mlxcache.masks import run_mask
 from mlxcache.pool import cell_index
 from mlxcache.spec import AttendSpec, MaskKind
-from mlxcache.step import LayerWork, Positions, Step, position_array
+from mlxcache.step import Gather, LayerWork, Positions, Step, position_array
+
+# On an H200, what copying a cell of K and V takes (33 ns) over attending to it through a mask (12).
+COPY_OVER_SWEEP = 3
 
 
 class MLXCellCache(MLXCache):
@@ -35,9 +39,8 @@ class MLXCellCache(MLXCache):
     `update_and_fetch` raises, beyond what the base class says, RuntimeError for a step that is not declared and a
     layer served twice, ValueError for a count other than the declared one, for positions no newer than what their
     sequence holds, and for positions other than the first layer's. With `gather`, where the tokens of each
-    sequence stand together, as many of each, it returns a batch if the longest sequence (or its window) is at
-    most half of `[0, used_end)`; one sequence then comes in order of position and without the cells of others,
-    fused where nothing of it is missing.
+    sequence stand together, as many of each, it returns a batch if copying each one's cells together pays. One
+    sequence then comes in order of position and without the cells of others, fused where nothing of it is missing.
     """
 
     def __init__(self, config: CacheConfig) -> None:
@@ -166,7 +169,7 @@ class MLXCellCache(MLXCache):
         work = step.kinds[self._group_of[layer]] if step.committed else None
         if work is None or work.batch is None or step.works[layer] is not None:
             raise RuntimeError(
-                f"layer: {layer} has no batch in this step, expected update_and_fetch(..., gather=True) to have "
+                f"layer: {layer} has no batch in this step, expected update_and_fetch with a `gather` to have "
                 "returned one just now"
             )
         keys, values, batch = self._key_pools[layer], self._value_pools[layer], work.batch
@@ -178,7 +181,7 @@ class MLXCellCache(MLXCache):
             for of, (kind, mask) in zip(cells, batch.masks_of_each(), strict=True)
         ]
 
-    def _step_of(self, layer: int, positions: Positions, gather: bool) -> Step:
+    def _step_of(self, layer: int, positions: Positions, gather: Gather) -> Step:
         """See `MLXCache._step_of`: the declared step, placed at these positions."""
         check_layer(layer, self._n_layers)
         step = self._step
@@ -226,7 +229,8 @@ class MLXCellCache(MLXCache):
         for cells in self._groups:
             window = cells.policy.window
             if window not in views:
-                views[window] = self._gathered(step, window) if step.gather else self._fetched(step, window)
+                apart = step.gather is not Gather.NEVER
+                views[window] = self._gathered(step, window) if apart else self._fetched(step, window)
             kinds.append(self._work(step, cells, *views[window]))
         before = step.works if step.placed else None
         step.kinds, step.placed = kinds, True
@@ -245,12 +249,19 @@ class MLXCellCache(MLXCache):
 
     def _gathered(self, step: _CellStep, window: int | None) -> _View:
         """Each sequence's cells apart, where that pays."""
-        alone = self._layout.own_run(step.placement, window) is not None
-        rows = None if alone else self._layout.rows(step.placement, window)
+        if self._layout.own_run(step.placement, window) is not None:
+            return self._fetched(step, window)
+        used = step.placement.used_end
+        # A query attends to the cells of all through a mask, or to its own sequence's that were copied first. On a
+        # CPU attending to a cell takes longer than copying it. A GPU attends for all queries in one sweep, at a
+        # third of the time that copying a cell takes (docs/profiles.md).
+        sweep = step.gather is Gather.CHEAPER and on_gpu()
+        longest = used // (COPY_OVER_SWEEP * len(set(step.seq_ids))) if sweep else used // 2
+        rows = self._layout.rows(step.placement, window, longest)
         if rows is None:
             return self._fetched(step, window)
         batch = Batch(rows, window, step.count // len(rows.lengths))
-        return Run(0, step.placement.used_end), *batch.mask(), batch
+        return Run(0, used), *batch.mask(), batch
 
     def _work(
         self,
@@ -290,7 +301,7 @@ class _CellStep(Step):
     placement: Placement
 
     def __init__(self, seq_ids: tuple[int, ...], n_layers: int) -> None:
-        super().__init__(-1, -1, b"", False, n_layers)
+        super().__init__(-1, -1, b"", Gather.NEVER, n_layers)
         self.seq_ids = seq_ids
         self.placed = False
         self.index: mx.array | None = None

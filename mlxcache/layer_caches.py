@@ -18,7 +18,7 @@ from mlxcache.positions import host_positions
 from mlxcache.prompt_state import READER, layer_state
 from mlxcache.sequence import MLXSequenceCache
 from mlxcache.spec import MaskKind, StepMask
-from mlxcache.step import Positions
+from mlxcache.step import Gather, Positions
 
 
 class StepPositions:
@@ -240,9 +240,9 @@ class CellLayerCache(LayerCache):
             )
         positions, update = self._step(count), self.cache.update_and_fetch
         if batch == 1:
-            stored, other, _, _ = update(self.layer, positions, keys, values, True)
+            stored, other, _, _ = update(self.layer, positions, keys, values, Gather.BATCH)
         else:
-            stored, other, _, _ = update(self.layer, positions, _flat(keys), _flat(values), True)
+            stored, other, _, _ = update(self.layer, positions, _flat(keys), _flat(values), Gather.BATCH)
             if stored.shape[0] != batch:
                 shape = (batch, *stored.shape[1:])
                 stored, other = mx.broadcast_to(stored, shape), mx.broadcast_to(other, shape)
@@ -291,7 +291,7 @@ class CellLayerCache(LayerCache):
         return positions.host if positions.array is None else host_positions(positions.array)
 
     def _step_mask(self, count: int) -> StepMask:
-        kind, mask, span = self.cache.mask_for(self.layer, self._step(count), gather=True)
+        kind, mask, span = self.cache.mask_for(self.layer, self._step(count), Gather.BATCH)
         if mask is not None and mask.shape[2] != count:
             mask = mask.reshape(len(self.seq_ids), 1, count, span)
         return StepMask(kind, mask, span)

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import mlx.core as mx
 import numpy as np
 
+from mlxcache.device import on_gpu
 from mlxcache.pool import Pool, cell_index, check_update
 
 
@@ -122,7 +123,7 @@ class QuantizedPool:
 
     def _dequantised(self, parts: Sequence[mx.array]) -> mx.array:
         codes, scales, biases = parts
-        if mx.default_device().type == mx.DeviceType.gpu:
+        if on_gpu():
             return mx.dequantize(codes, scales, biases, group_size=self.group_size, bits=self.bits)
         return _by_element(codes, scales, biases, self.bits)
 

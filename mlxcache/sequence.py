@@ -11,7 +11,7 @@ from mlxcache.cache import LayerBytes, MLXCache, check_layer
 from mlxcache.layout import CacheConfig, Run, SequenceLayout
 from mlxcache.masks import band_mask
 from mlxcache.spec import MaskKind
-from mlxcache.step import LayerWork, Positions, Step, position_array
+from mlxcache.step import Gather, LayerWork, Positions, Step, position_array
 
 
 class MLXSequenceCache(MLXCache):
@@ -91,7 +91,7 @@ class MLXSequenceCache(MLXCache):
             if length > oldest:
                 self._put_back(layer, Run(0, length - oldest), stored)
 
-    def _step_of(self, layer: int, positions: Positions, gather: bool) -> Step:
+    def _step_of(self, layer: int, positions: Positions, gather: Gather) -> Step:
         """See `MLXCache._step_of`; the positions are one run that starts at most at `length`.
 
         Raises ValueError, beyond what `update_and_fetch` says, for a gap, a negative start, and a start that a
@@ -174,4 +174,4 @@ class MLXSequenceCache(MLXCache):
         return band
 
     def _forget_step(self) -> None:
-        self._step = Step(-1, -1, b"", False, self._n_layers)
+        self._step = Step(-1, -1, b"", Gather.NEVER, self._n_layers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 
 import mlx.core as mx
@@ -15,6 +16,16 @@ _FULL = slice(None)
 
 # What `host_positions` returned, or any sequence of integers.
 Positions = memoryview | np.ndarray | Sequence[int]
+
+
+class Gather(enum.Enum):
+    """When a step that meets cells of several sequences may have each one's cells copied together."""
+
+    NEVER = "never"
+    #: Where that takes less time than a mask over the cells of all.
+    CHEAPER = "cheaper"
+    #: Also where a mask would do, since a model's batch would read all cells once for each sequence.
+    BATCH = "batch"
 
 
 class LayerWork:
@@ -115,13 +126,13 @@ class Step:
         first: the first token's position.
         count: tokens; -1 for the step of a cache that has none, which is like no positions.
         raw: the positions as int32, needed where there are several.
-        gather: whether the work reads sequences apart.
+        gather: when the work reads sequences apart.
         n_layers: of the model.
     """
 
     __slots__ = ("committed", "count", "first", "gather", "kinds", "raw", "works")
 
-    def __init__(self, first: int, count: int, raw: bytes, gather: bool, n_layers: int) -> None:
+    def __init__(self, first: int, count: int, raw: bytes, gather: Gather, n_layers: int) -> None:
         self.first = first
         self.count = count
         self.raw = raw

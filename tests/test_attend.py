@@ -8,6 +8,7 @@ import pytest
 
 from mlxcache import MLXSequenceCache, update_and_attend
 from mlxcache.spec import AttendSpec, MaskKind
+from mlxcache.step import Gather
 from tests.helpers import config, fill, state, tokens
 from tests.oracle import OracleCache, attend
 
@@ -92,7 +93,7 @@ def test_an_explicit_mask_must_be_there() -> None:
     """A cache that says EXPLICIT and gives no mask is an error, not unmasked attention."""
 
     class Careless(MLXSequenceCache):
-        def update_and_fetch(self, layer, positions, k, v, gather=False) -> AttendSpec:
+        def update_and_fetch(self, layer, positions, k, v, gather=Gather.NEVER) -> AttendSpec:
             return AttendSpec(k, v, MaskKind.EXPLICIT, None)
 
     one = mx.ones((1, 2, 1, 8))

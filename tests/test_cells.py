@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from unittest import mock
 
 import mlx.core as mx
 import numpy as np
@@ -22,12 +24,23 @@ from mlxcache import (
     update_and_attend,
 )
 from mlxcache.attend import _as_batch
+from mlxcache.step import Gather
 from tests.cell_oracle import CellOracle
 from tests.helpers import config, tokens
 from tests.oracle import attend
 
 # How a program attends: see `CellProgram.attend`.
-HOW = ["attend", "batch", "cells"]
+HOW = ["attend", "gpu", "batch", "cells"]
+
+
+@contextmanager
+def as_on_a_gpu() -> Iterator[None]:
+    """The ways that are taken on a GPU, on this device."""
+    with (
+        mock.patch("mlxcache.cells.on_gpu", return_value=True),
+        mock.patch("mlxcache.attend.on_gpu", return_value=True),
+    ):
+        yield
 
 
 def state(cache: MLXCellCache) -> dict[str, object]:
@@ -97,10 +110,13 @@ class CellProgram(RuleBasedStateMachine):
         self.step([seq] * count, [0] * count, wide, False, "cells")
 
     def attend(self, layer, q, k, v, position, how: str) -> mx.array:
-        """Through `update_and_attend`, as it does it here or on a GPU, or over the cells `[0, used_end)`."""
-        if how == "attend":
-            return update_and_attend(self.cache, layer, q, k, v, position, 0.3)
-        spec = self.cache.update_and_fetch(layer, host_positions(position), k, v, gather=how == "batch")
+        """Through `update_and_attend`, as it does it here or on a GPU, or by what a model or a backend gets."""
+        if how in ("attend", "gpu"):
+            with as_on_a_gpu() if how == "gpu" else nullcontext():
+                return update_and_attend(self.cache, layer, q, k, v, position, 0.3)
+        spec = self.cache.update_and_fetch(
+            layer, host_positions(position), k, v, gather=Gather.BATCH if how == "batch" else Gather.NEVER
+        )
         assert spec.mask is None or how == "batch" or spec.mask.shape == (1, 1, q.shape[2], spec.keys.shape[2])
         return _as_batch(q, spec, 0.3)
 
@@ -121,7 +137,7 @@ class CellProgram(RuleBasedStateMachine):
             q, k, v = (tokens(self.rng, len(seq_ids), heads) for heads in (4, 2, 2))
             oracle.store(layer, seq_ids, positions, np.array(k)[0], np.array(v)[0])
             if ask_first:
-                for gather in (True, False):
+                for gather in (Gather.CHEAPER, Gather.BATCH, Gather.NEVER):
                     kind, mask, _ = cache.mask_for(layer, positions, gather)
                     assert (kind is MaskKind.EXPLICIT) == (mask is not None)
             out = np.array(self.attend(layer, q, k, v, position, how))[0]
@@ -321,7 +337,7 @@ def test_a_batch_is_gathered_where_that_pays() -> None:
     cache.begin_step([0, 1])
     for layer, span in enumerate((7, 3)):
         k = tokens(rng, 2)
-        keys, _, kind, mask = cache.update_and_fetch(layer, [6, 4], k, k, gather=True)
+        keys, _, kind, mask = cache.update_and_fetch(layer, [6, 4], k, k, gather=Gather.BATCH)
         assert keys.shape == (2, 2, span, 8)
         if layer == 0:
             sees = np.array(mask)[:, 0, 0]
@@ -338,7 +354,7 @@ def test_a_batch_is_gathered_where_that_pays() -> None:
     cache.begin_step([0, 3, 4])
     for layer in range(2):
         k = tokens(rng, 3)
-        spec = cache.update_and_fetch(layer, [10] * 3, k, k, gather=True)
+        spec = cache.update_and_fetch(layer, [10] * 3, k, k, gather=Gather.BATCH)
         assert spec.keys.shape[0] == (1 if layer == 0 else 3)
 
 
@@ -354,7 +370,7 @@ def test_a_batch_also_comes_a_sequence_at_a_time() -> None:
     for ids, positions, spans in (([1, 0, 2], [4, 7, 5], [5, 8, 4]), ([2, 2, 0, 0], [6, 7, 8, 9], [6, 10])):
         cache.begin_step(ids)
         k = tokens(rng, len(ids))
-        batch = cache.update_and_fetch(0, positions, k, -k, gather=True)
+        batch = cache.update_and_fetch(0, positions, k, -k, gather=Gather.BATCH)
         if batch.keys.shape[0] == 1:
             pytest.fail("the step was no batch")
         each = cache.fetch_each(0)
@@ -380,7 +396,7 @@ def test_only_a_step_that_came_as_a_batch_comes_a_sequence_at_a_time() -> None:
         serve(cache, [seq] * 6, range(6))
     cache.begin_step([0, 1])
     k = tokens(np.random.default_rng(0), 2)
-    assert cache.update_and_fetch(0, [6, 6], k, k, gather=True).keys.shape[0] == 2
+    assert cache.update_and_fetch(0, [6, 6], k, k, gather=Gather.BATCH).keys.shape[0] == 2
     with pytest.raises(RuntimeError, match="layer: 1 has no batch"):
         cache.fetch_each(1)
     with pytest.raises(IndexError, match="layer: got 2"):
@@ -392,6 +408,20 @@ def test_only_a_step_that_came_as_a_batch_comes_a_sequence_at_a_time() -> None:
         MLXSequenceCache(config(None)).fetch_each(0)
 
 
+def test_a_gpu_copies_cells_together_only_where_they_are_few_of_all() -> None:
+    """Two sequences of 7 keys: gathered from 48 cells, through a mask over 40; a model's batch is from both."""
+    for others, batch in ((28, False), (36, True)):
+        cache = MLXCellCache(config(None))
+        for seq, count in ((0, 6), (1, 6), (2, others - 2)):
+            serve(cache, [seq] * count, range(count))
+        k = tokens(np.random.default_rng(0), 2)
+        with as_on_a_gpu():
+            cache.begin_step([0, 1])
+            got = cache.mask_for(0, [6, 6], Gather.CHEAPER).span
+            assert got == (7 if batch else others + 12)
+            assert cache.update_and_fetch(0, [6, 6], k, k, Gather.BATCH).keys.shape[0] == 2
+
+
 def test_one_scattered_sequence_comes_in_order() -> None:
     """Gathered, its cells lie as in a cache of its own, and the mask is fused; a gap in it takes a mask."""
     cache = MLXCellCache(config(None, 3))
@@ -400,15 +430,15 @@ def test_one_scattered_sequence_comes_in_order() -> None:
         cache.begin_step([0] * len(positions))
         for layer, kind in enumerate(kinds):
             k = tokens(np.random.default_rng(0), len(positions))
-            spec = cache.update_and_fetch(layer, positions, k, k, gather=True)
+            spec = cache.update_and_fetch(layer, positions, k, k, gather=Gather.BATCH)
             assert spec.kind is kind
             assert spec.keys.shape[0] == 1
             np.testing.assert_array_equal(np.array(spec.keys)[:, :, -1], np.array(k)[:, :, -1])
     cache.seq_rm(0, 1, 2)
     cache.begin_step([0])
     k = tokens(np.random.default_rng(0), 1)
-    assert cache.update_and_fetch(0, [6], k, k, gather=True).kind is MaskKind.EXPLICIT
-    assert cache.update_and_fetch(1, [6], k, k, gather=True).kind is MaskKind.NONE
+    assert cache.update_and_fetch(0, [6], k, k, gather=Gather.BATCH).kind is MaskKind.EXPLICIT
+    assert cache.update_and_fetch(1, [6], k, k, gather=Gather.BATCH).kind is MaskKind.NONE
 
 
 def _declared(count: int = 1) -> MLXCellCache:
