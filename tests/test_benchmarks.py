@@ -16,7 +16,8 @@ import mlx.core as mx
 import pytest
 
 import benchmarks
-from benchmarks import common, contenders, control, positions, ratios
+from benchmarks import cells as cell_steps
+from benchmarks import common, contenders, control, model, positions, ratios
 
 ROOT = Path(__file__).parent.parent
 MODULES = [importlib.import_module(f"benchmarks.{m.name}") for m in pkgutil.iter_modules(benchmarks.__path__)]
@@ -150,6 +151,43 @@ def test_a_peer_that_does_less_is_refused() -> None:
     short.update = lambda layer, k, v: tuple(x[:, :, 1:] for x in full(layer, k, v))  # type: ignore[assignment]
     with pytest.raises(RuntimeError, match=r"bare: array 0 is \(1, 8, 16, 8\)"):
         contenders.check_same_work(short)
+
+
+def test_a_step_that_goes_on_visits_each_position_and_starts_again() -> None:
+    """One token further each time, back to the context where the room ends; cells and the reading loop alike."""
+    step = common.Step("int64", 16, head_dim=8, layers=2, room=3)
+    cells = cell_steps._CellStep(_appended(16, 3), [0], "int64")
+    bare = contenders.Contender("bare reading int64", 16, 1, 2, 8, None)
+    visited: list[tuple[int, int, int]] = []
+    for _ in range(5):
+        for one in (step, cells, bare):
+            one.go_on()
+        cells()
+        step()
+        visited.append((step.position.item(), cells.position.item(), bare.fetch()[0].shape[2] - 1))
+    assert visited == [(16, 16, 17), (17, 17, 18), (18, 18, 19), (16, 16, 20), (17, 17, 21)]
+    for _ in range(common.ROOM):
+        bare.go_on()
+    assert bare.fetch()[0].shape[2] - 1 < 16 + common.ROOM
+
+
+def _appended(tokens: int, room: int) -> Any:
+    cells = cell_steps._cells(tokens + room, 2)
+    cell_steps._append(cells, [0] * tokens)
+    return cells
+
+
+def test_a_models_token_is_only_timed_beside_one_that_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache under which the model gives other tokens is refused before anything is timed."""
+    model.ModelFloor().setup("llama", "sequence", "host")
+    right = model._BareLayer.update_and_fetch
+
+    def short(self: Any, keys: mx.array, values: mx.array) -> tuple[mx.array, ...]:
+        return tuple(x[:, :, -1:] for x in right(self, keys, values))
+
+    monkeypatch.setattr(model._BareLayer, "update_and_fetch", short)
+    with pytest.raises(RuntimeError, match="llama: sequence and bare give other tokens"):
+        model.ModelFloor().setup("llama", "sequence", "host")
 
 
 @pytest.mark.parametrize("option", list(positions.OPTIONS))
