@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks import cells as cell_steps
 from benchmarks import model as models
-from benchmarks.common import DTYPE, HEAD_DIM, HEADS, LAYERS, ours, position_tensor, random_tokens
+from benchmarks.common import DTYPE, HEAD_DIM, HEADS, LAYERS, ROOM, ours, position_tensor, random_tokens
 from mlxcache import CacheConfig, LayerConfig, LayerPolicy, MLXCellCache, MLXSequenceCache, host_positions
 from mlxcache.layer_caches import CellLayerCache, SequenceLayerCache
 from mlxcache.layout import RingGeometry
@@ -36,23 +36,25 @@ GROUPS = ("decode", "ring", "roll", "batch", "quantised", "model")
 
 
 class Arm(NamedTuple):
-    """A step in two parts: `build` returns what is to be evaluated, `rewind` makes the next sample the same."""
+    """A step in two parts: `build` returns what is to be evaluated, `prepare` comes before it, untimed."""
 
     build: Callable[[], list[Any]]
-    rewind: Callable[[], object]
+    prepare: Callable[[], object]
 
 
 def _bare(context: int = CONTEXT, span: int | None = None) -> Arm:
-    shape = (1, HEADS, context + 64, HEAD_DIM)
+    """Slice assignments and reads where the next token goes, known beforehand."""
+    shape = (1, HEADS, context + ROOM, HEAD_DIM)
     pools = [(mx.zeros(shape, DTYPE), mx.zeros(shape, DTYPE)) for _ in range(LAYERS)]
     token = random_tokens(1)
     mx.eval(pools)
     full = slice(None)
-    write = (full, full, slice(context, context + 1))
-    read = (full, full, slice(0 if span is None else context + 1 - span, context + 1))
+    state = {"at": context}
 
     def build() -> list[Any]:
-        outputs = []
+        at, outputs = state["at"], []
+        write = (full, full, slice(at, at + 1))
+        read = (full, full, slice(0 if span is None else at + 1 - span, at + 1))
         for keys, values in pools:
             keys[write] = token
             values[write] = token
@@ -60,46 +62,36 @@ def _bare(context: int = CONTEXT, span: int | None = None) -> Arm:
             outputs.append(values[read])
         return outputs
 
-    return Arm(build, lambda: None)
+    def go_on() -> None:
+        state["at"] += 1
+
+    return Arm(build, go_on)
 
 
 def _sequence(path: str, window: int | None = None) -> Arm:
+    """A step that goes on from token to token, as decoding does."""
     context = CONTEXT if window is None else 2 * window + window // 4
-    cache = ours(context, window=window)
+    cache = ours(context, window=window, slack=ROOM)
     keys = [random_tokens(1, seed=layer) for layer in range(LAYERS)]
-    position = position_tensor(context, 1, path)
+    state = {"position": position_tensor(context, 1, path)}
 
     def build() -> list[Any]:
-        outputs = []
+        outputs, position = [], state["position"]
         for layer in range(LAYERS):
             spec = cache.update_and_fetch(layer, host_positions(position), keys[layer], keys[layer])
             outputs.append(spec.keys)
             outputs.append(spec.values)
         return outputs
 
-    return Arm(build, lambda: cache.rewind(context))
+    def go_on() -> None:
+        state["position"] = position_tensor(cache.length, 1, path)
+
+    return Arm(build, go_on)
 
 
 def _cells(path: str) -> Arm:
-    cache = cell_steps._cells(CONTEXT + 64, LAYERS)
-    cell_steps._append(cache, [0] * CONTEXT)
-    keys = [random_tokens(1, seed=layer) for layer in range(LAYERS)]
-    position = position_tensor(CONTEXT, 1, path)
-
-    def build() -> list[Any]:
-        cache.begin_step([0])
-        outputs = []
-        for layer in range(LAYERS):
-            spec = cache.update_and_fetch(layer, host_positions(position), keys[layer], keys[layer])
-            outputs.append(spec.keys)
-            outputs.append(spec.values)
-        return outputs
-
-    def rewind() -> None:
-        if cache.next_position(0) > CONTEXT:
-            cache.seq_rm(0, CONTEXT)
-
-    return Arm(build, rewind)
+    step = cell_steps.OneSequence.made(path, "cell", CONTEXT, ROOM)
+    return Arm(step.build, step.go_on)
 
 
 def _batch(count: int, how: str, layers: int = 4, context: int = 256) -> Arm:
@@ -140,13 +132,7 @@ def _prompt_cache(make: Callable[[], list[Any]]) -> Arm:
             outputs += layer.update_and_fetch(token, token)
         return outputs
 
-    def rewind() -> None:
-        surplus = layers[0].offset - CONTEXT
-        if surplus:
-            for layer in layers:
-                layer.trim(surplus)
-
-    return Arm(build, rewind)
+    return Arm(build, lambda: None)
 
 
 def _model(name: str, kind: str) -> Arm:
@@ -163,7 +149,7 @@ def _model(name: str, kind: str) -> Arm:
 
 def _config(layers: int = LAYERS, bits: int | None = None) -> CacheConfig:
     layer = LayerConfig(LayerPolicy.flat(), HEADS, HEAD_DIM)
-    slots = CONTEXT + 64
+    slots = CONTEXT + ROOM
     return CacheConfig(slots, layers, [layer], DTYPE, initial_capacity=slots, kv_bits=bits)
 
 
@@ -229,7 +215,7 @@ def main() -> None:
     for _ in range(args.rounds):
         for name, arm in arms.items():
             for index in range(6):
-                arm.rewind()
+                arm.prepare()
                 start = time.perf_counter()
                 outputs = arm.build()
                 built = time.perf_counter()
