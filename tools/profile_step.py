@@ -15,6 +15,8 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,11 +27,24 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks import cells as cell_steps
 from benchmarks import model as models
-from benchmarks.common import DTYPE, HEAD_DIM, HEADS, LAYERS, ROOM, ours, position_tensor, random_tokens
+from benchmarks.common import (
+    DTYPE,
+    HEAD_DIM,
+    HEADS,
+    LAYERS,
+    ROOM,
+    ours,
+    position_tensor,
+    random_tokens,
+    synchronise,
+)
 from mlxcache import CacheConfig, LayerConfig, LayerPolicy, MLXCellCache, MLXSequenceCache, host_positions
+from mlxcache.attend import _as_batch
 from mlxcache.layer_caches import CellLayerCache, SequenceLayerCache
 from mlxcache.layout import RingGeometry
 from mlxcache.pool import Pool
+from mlxcache.quantized_pool import _by_element
+from mlxcache.step import Gather
 
 CONTEXT = 1024
 GROUPS = ("decode", "ring", "roll", "batch", "quantised", "model")
@@ -94,7 +109,7 @@ def _cells(path: str) -> Arm:
     return Arm(step.build, step.go_on)
 
 
-def _batch(count: int, how: str, layers: int = 4, context: int = 256) -> Arm:
+def _batch(count: int, context: int, how: str, layers: int = 4) -> Arm:
     """Attention included: what is spared or added there is the point."""
     if how == "separate":
         apart = cell_steps._SeparateSteps(count, context, layers, "int32")
@@ -103,21 +118,29 @@ def _batch(count: int, how: str, layers: int = 4, context: int = 256) -> Arm:
     for seq in range(count):
         cell_steps._append(cache, [seq] * context)
     step = cell_steps._CellStep(cache, list(range(count)), "int32", attend=True)
-    if how == "gathered":
+    if how == "used":
         return Arm(step.build, step.rewind)
+    gather = Gather.BATCH if how == "as a batch" else Gather.NEVER
 
     def build() -> list[Any]:
         cache.begin_step(step.seq_ids)
         outputs = []
         for layer, token in enumerate(step.keys):
-            spec = cache.update_and_fetch(layer, host_positions(step.position), token, token)
-            out = mx.fast.scaled_dot_product_attention(
-                token, spec.keys, spec.values, scale=HEAD_DIM**-0.5, mask=spec.mask
-            )
-            outputs.append(out)
+            spec = cache.update_and_fetch(layer, host_positions(step.position), token, token, gather)
+            outputs.append(_as_batch(token, spec, HEAD_DIM**-0.5))
         return outputs
 
     return Arm(build, step.rewind)
+
+
+def _dequantise(how: str, dtype: mx.Dtype, bits: int) -> Arm:
+    """Reading 1024 cells of 8 heads of 128."""
+    values = mx.random.normal((1, HEADS, CONTEXT, HEAD_DIM)).astype(dtype)
+    parts = mx.quantize(values, group_size=64, bits=bits)
+    mx.eval(parts)
+    if how == "mx.dequantize":
+        return Arm(lambda: [mx.dequantize(*parts, group_size=64, bits=bits)], lambda: None)
+    return Arm(lambda: [_by_element(*parts, bits)], lambda: None)
 
 
 def _prompt_cache(make: Callable[[], list[Any]]) -> Arm:
@@ -173,64 +196,141 @@ def _roll(how: str) -> Arm:
     return Arm(build, lambda: None)
 
 
-def _arms(group: str) -> Iterator[tuple[str, Callable[[], Arm]]]:
-    from mlx_lm.models.cache import KVCache
+Arms = dict[str, Callable[[], Arm]]
 
+
+def _tables(group: str, contexts: list[int]) -> Iterator[Arms]:
+    """The arms that are interleaved and shown beside each other."""
     if group == "decode":
-        yield "bare loop", _bare
-        for path in ("int32", "int64"):
-            yield f"sequence, {path}", lambda path=path: _sequence(path)
-            yield f"cell, {path}", lambda path=path: _cells(path)
-        yield "mlx-lm KVCache", lambda: _prompt_cache(lambda: [KVCache() for _ in range(LAYERS)])
-        yield "adapter, sequence", lambda: _adapted(_config())
-        yield "adapter, cell", lambda: _prompt_cache(lambda: CellLayerCache.over(MLXCellCache(_config()), [0]))
+        yield _decode()
     elif group == "ring":
-        yield "bare loop, 256", lambda: _bare(512, 256)
-        yield "ring 256, int32", lambda: _sequence("int32", 256)
+        yield {"bare loop, 256": lambda: _bare(512, 256), "ring 256, int32": lambda: _sequence("int32", 256)}
     elif group == "roll":
-        yield "roll, rows (used)", lambda: _roll("rows")
-        yield "roll, eight bytes", lambda: _roll("eight")
-        yield "roll, two bytes", lambda: _roll("two")
+        yield {
+            "roll, rows (used)": lambda: _roll("rows"),
+            "roll, eight bytes": lambda: _roll("eight"),
+            "roll, two bytes": lambda: _roll("two"),
+        }
     elif group == "batch":
-        for count in (4, 8):
-            for how in ("separate", "masked", "gathered"):
-                yield f"{count} {how}", lambda count=count, how=how: _batch(count, how)
-    elif group == "quantised":
-        for bits in (None, 8, 4):  # four layers: on a CPU, MLX takes milliseconds to dequantise one
-            yield f"{bits or 16} bits", lambda bits=bits: _adapted(_config(4, bits))
+        for count, context in product((4, 8, 32), contexts):
+            yield {
+                f"{count} x {context} {how}": partial(_batch, count, context, how)
+                for how in ("separate", "masked", "as a batch", "used")
+            }
+    elif group == "quantised":  # four layers: on a CPU, one takes milliseconds
+        yield {f"{bits or 16} bits": lambda bits=bits: _adapted(_config(4, bits)) for bits in (None, 8, 4)}
+        for dtype, bits in product((mx.float16, mx.bfloat16, mx.float32), (8, 4)):
+            yield {
+                f"{how}, {str(dtype).rpartition('.')[2]}, {bits}": partial(_dequantise, how, dtype, bits)
+                for how in ("mx.dequantize", "by element")
+            }
     else:
         for name in ("llama", "gemma3_text"):
-            for kind in ("mlx-lm", "sequence", "cell"):
-                yield f"{name} on {kind}", lambda name=name, kind=kind: _model(name, kind)
+            yield {
+                f"{name} on {kind}": lambda name=name, kind=kind: _model(name, kind)
+                for kind in ("mlx-lm", "bare", "sequence", "cell")
+            }
 
 
-def main() -> None:
-    """Print one line per arm: total, Python's part, MLX's part, and the total against the first arm."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--group", default="decode", choices=GROUPS)
-    parser.add_argument("--rounds", type=int, default=40, help="interleaved rounds of 5 samples (default 40)")
-    args = parser.parse_args()
-    arms = {name: make() for name, make in _arms(args.group)}
+def _decode() -> Arms:
+    from mlx_lm.models.cache import KVCache
+
+    arms: Arms = {"bare loop": _bare}
+    for path in ("int32", "int64"):
+        arms[f"sequence, {path}"] = partial(_sequence, path)
+        arms[f"cell, {path}"] = partial(_cells, path)
+    return arms | {
+        "mlx-lm KVCache": lambda: _prompt_cache(lambda: [KVCache() for _ in range(LAYERS)]),
+        "adapter, sequence": lambda: _adapted(_config()),
+        "adapter, cell": lambda: _prompt_cache(lambda: CellLayerCache.over(MLXCellCache(_config()), [0])),
+    }
+
+
+def _measure(arms: dict[str, Arm], rounds: int) -> dict[str, list[tuple[float, float]]]:
+    """Seconds of each sample of each arm until it is built, and from then on."""
     samples: dict[str, list[tuple[float, float]]] = {name: [] for name in arms}
-    for _ in range(args.rounds):
+    for _ in range(rounds):
         for name, arm in arms.items():
             for index in range(6):
                 arm.prepare()
                 start = time.perf_counter()
                 outputs = arm.build()
                 built = time.perf_counter()
-                mx.eval(outputs)
+                synchronise(outputs)
                 done = time.perf_counter()
                 del outputs
                 if index:  # the first one after another arm finds cold caches
                     samples[name].append((built - start, done - built))
-    first = None
-    print(f"{'us a token':24s}{'total':>9s}{'Python':>9s}{'MLX':>9s}{'ratio':>8s}")
-    for name, times in samples.items():
-        build, evaluate = (float(np.quantile(part, 0.25)) * 1e6 for part in zip(*times, strict=True))
-        total = float(np.quantile(np.sum(times, axis=1), 0.25)) * 1e6
-        first = total if first is None else first
-        print(f"{name:24s}{total:9.1f}{build:9.1f}{evaluate:9.1f}{total / first:8.3f}")
+    return samples
+
+
+class _Timed:
+    """A layer's cache that notes how long each call of a model takes."""
+
+    def __init__(self, layer: Any, seconds: list[float]) -> None:
+        self._layer, self._seconds = layer, seconds
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._layer, name)
+
+    def update_and_fetch(self, keys: mx.array, values: mx.array) -> Any:
+        start = time.perf_counter()
+        found = self._layer.update_and_fetch(keys, values)
+        self._seconds.append(time.perf_counter() - start)
+        return found
+
+    def make_mask(self, *args: Any, **options: Any) -> Any:
+        start = time.perf_counter()
+        found = self._layer.make_mask(*args, **options)
+        self._seconds.append(time.perf_counter() - start)
+        return found
+
+
+def _inside(name: str, rounds: int) -> None:
+    """Print what a model's calls to its caches take within a token."""
+    seconds: list[float] = []
+    arms = {}
+    for kind in ("mlx-lm", "bare", "sequence", "cell"):
+        bench = models.Generate()
+        bench.setup(name, kind, "host")
+        bench.cache = [_Timed(layer, seconds) for layer in bench.cache]
+        arms[kind] = bench
+    calls: dict[str, list[list[float]]] = {kind: [] for kind in arms}
+    for _ in range(rounds):
+        for kind, bench in arms.items():
+            for index in range(6):
+                seconds.clear()
+                bench.decode(1)
+                if index:
+                    calls[kind].append(sorted(seconds, reverse=True))
+    print(f"{'us inside a token':24s}{'all calls':>11s}{'longest':>9s}{'median':>9s}")
+    for kind, tokens in calls.items():
+        table = np.array(tokens)
+        each = [table.sum(axis=1), table[:, 0], np.median(table, axis=1)]
+        print(
+            f"{name + ' on ' + kind:24s}" + "{:11.1f}{:9.1f}{:9.1f}".format(*np.quantile(each, 0.25, axis=1) * 1e6)
+        )
+
+
+def main() -> None:
+    """Print one line per arm: total, Python's part, MLX's part, and the total against the table's first arm."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--group", default="decode", choices=GROUPS)
+    parser.add_argument("--rounds", type=int, default=40, help="interleaved rounds of 5 samples (default 40)")
+    parser.add_argument("--context", type=int, nargs="+", default=[256], help="tokens of each sequence of a batch")
+    args = parser.parse_args()
+    for table in _tables(args.group, args.context):
+        samples = _measure({name: make() for name, make in table.items()}, args.rounds)
+        first = None
+        print(f"{'us a token':32s}{'total':>9s}{'Python':>9s}{'MLX':>9s}{'ratio':>8s}")
+        for name, times in samples.items():
+            build, evaluate = (float(np.quantile(part, 0.25)) * 1e6 for part in zip(*times, strict=True))
+            total = float(np.quantile(np.sum(times, axis=1), 0.25)) * 1e6
+            first = total if first is None else first
+            print(f"{name:32s}{total:9.1f}{build:9.1f}{evaluate:9.1f}{total / first:8.3f}", flush=True)
+    if args.group == "model":
+        for name in ("llama", "gemma3_text"):
+            _inside(name, args.rounds)
 
 
 if __name__ == "__main__":
