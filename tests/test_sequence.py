@@ -271,6 +271,18 @@ def test_past_the_capacity_is_refused_before_anything_changes() -> None:
     assert cache.length == 12
 
 
+@pytest.mark.parametrize("capacity", [10, 25])
+def test_a_model_of_rings_alone_ends_at_its_capacity_too(capacity: int) -> None:
+    """One token at a time, with a capacity below a ring's slots and above them."""
+    cache = MLXSequenceCache(config(6, capacity=capacity))
+    fill(cache, capacity)
+    before = state(cache)
+    k = tokens(np.random.default_rng(0), 1)
+    with pytest.raises(CapacityError, match=rf"1 tokens at {capacity} end at {capacity + 1}"):
+        cache.update_and_fetch(0, [capacity], k, k)
+    assert state(cache) == before
+
+
 def test_clear_keeps_the_storage() -> None:
     """After clear the length is 0, the pools keep their size, and decoding starts anew."""
     cache = MLXSequenceCache(config(None, 4))
