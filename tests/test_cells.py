@@ -502,6 +502,19 @@ def test_a_refused_call_changes_nothing(declared, call, error, message) -> None:
     assert serve(cache, [0], [3])[0].keys.shape[2] == 6
 
 
+def test_a_restored_sequence_decodes_on_from_its_own_positions() -> None:
+    """Where it took the cells of one that has just decoded, at other positions, every layer is served."""
+    cache = MLXCellCache(config(None, 3))
+    serve(cache, [0] * 4, range(4))
+    serve(cache, [0], [4])
+    held = [cache.held(layer, 0) for layer in range(2)]
+    mx.eval([stored.keys + stored.values for stored in held])
+    cache.seq_rm(0)
+    cache.restore(0, range(10, 15), held)
+    assert [spec.keys.shape[2] for spec in serve(cache, [0], [15])] == [6, 3]
+    assert cache.seq_positions(0).tolist() == list(range(10, 16))
+
+
 def test_a_step_without_a_declaration_is_refused() -> None:
     """The first step of a cache has to be declared like any other."""
     cache = make_cache("cell", config(None))
