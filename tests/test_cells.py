@@ -24,6 +24,7 @@ from mlxcache import (
     update_and_attend,
 )
 from mlxcache.attend import _as_batch
+from mlxcache.cache import LayerBytes
 from mlxcache.step import Gather
 from tests.cell_oracle import CellOracle
 from tests.helpers import config, tokens
@@ -454,6 +455,14 @@ def _k(count: int = 1, heads: int = 2, dim: int = 8) -> mx.array:
     return mx.ones((1, heads, count, dim))
 
 
+def _held(cache: MLXCellCache, count: int) -> list[LayerBytes]:
+    """The first cells of sequence 0."""
+    return [
+        LayerBytes(*((plane[:, :, :count],) for (plane,) in cache.held(layer, 0)))
+        for layer in range(cache.config.n_layers)
+    ]
+
+
 @pytest.mark.parametrize(
     ("declared", "call", "error", "message"),
     [
@@ -472,6 +481,9 @@ def _k(count: int = 1, heads: int = 2, dim: int = 8) -> mx.array:
         (1, lambda c: c.update_and_fetch(0, [-1], _k(), _k()), ValueError, r"positions\[0\]: got -1"),
         (1, lambda c: c.update_and_fetch(0, [0.5], _k(), _k()), ValueError, "got dtype float64"),
         (2, lambda c: c.update_and_fetch(0, [4, 4], _k(2), _k(2)), ValueError, r"\[1\]: got 4 .* at least 5"),
+        (1, lambda c: c.update_and_fetch(0, [2**31 - 1], _k(), _k()), ValueError, r"\[0\]: got 2147483647 .* at most"),
+        (2, lambda c: c.update_and_fetch(0, [3, 2**31], _k(2), _k(2)), ValueError, r"\[1\]: got 2147483648 .* most"),
+        (0, lambda c: c.restore(0, [2**31], _held(c, 1)), ValueError, r"\[0\]: got 2147483648"),
         (1, lambda c: c.update_and_fetch(2, [3], _k(), _k()), IndexError, "layer: got 2, expected 0 <= layer < 2"),
         (1, lambda c: c.update_and_fetch(-1, [3], _k(), _k()), IndexError, "layer: got -1"),
         (1, lambda c: c.update_and_fetch(0, [3], _k(2), _k()), ValueError, r"k: got shape \(1, 2, 2, 8\)"),
