@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from mlxcache import CapacityError, MaskKind, MLXSequenceCache, host_positions, make_cache, update_and_attend
+from mlxcache.cache import LayerBytes
 from mlxcache.masks import band_mask
 from tests.helpers import config, fill, state, tokens
 from tests.oracle import OracleCache, attend
@@ -293,6 +294,38 @@ def test_clear_keeps_the_storage() -> None:
     fresh = MLXSequenceCache(config(None, 4))
     for got, want in zip(fill(cache, 9, seed=3), fill(fresh, 9, seed=3), strict=True):
         np.testing.assert_array_equal(np.array(got), np.array(want))
+
+
+def _held(cache: MLXSequenceCache) -> list[tuple[int, LayerBytes]]:
+    held = [cache.held(layer) for layer in range(cache.config.n_layers)]
+    mx.eval([stored.keys + stored.values for _, stored in held])
+    return held
+
+
+def test_a_window_of_one_is_held_and_restored_after_a_rewind() -> None:
+    """Where the rewind left it nothing that is still needed, too."""
+    cache = MLXSequenceCache(config(1, 4))
+    fill(cache, 9)
+    assert cache.rewind(7)
+    held = _held(cache)
+    assert [(oldest, stored.keys[0].shape[2]) for oldest, stored in held] == [(7, 0), (2, 5)]
+    other = MLXSequenceCache(config(1, 4))
+    other.restore(cache.written, cache.length, held)
+    for got, want in zip(fill(other, 5, seed=3), fill(cache, 5, seed=3), strict=True):
+        np.testing.assert_array_equal(np.array(got), np.array(want))
+
+
+def test_what_a_cache_of_another_config_held_is_not_restored() -> None:
+    """More cells than a ring keeps, or fewer than a flat layer needs, are refused before anything changes."""
+    for mine, theirs in ((None, 4), (4, None)):
+        cache, other = MLXSequenceCache(config(mine)), MLXSequenceCache(config(theirs))
+        fill(other, 30)
+        held = _held(other)
+        fill(cache, 3)
+        before = state(cache)
+        with pytest.raises(ValueError, match=r"layers: got cells from the positions \[\d+\] on, expected \[\d+\]"):
+            cache.restore(30, 30, held)
+        assert state(cache) == before
 
 
 @pytest.mark.parametrize("storage", [mx.float16, mx.bfloat16, mx.float32])
