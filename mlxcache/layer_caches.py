@@ -294,6 +294,7 @@ class CellLayerCache(LayerCache):
         """Take back what we declared for a model's call that ended before its first layer."""
         if self._positions.starts == self._starts and self.cache.step_served == 0:
             self.cache.cancel_step()
+            self._positions.forget()  # what is declared next may be refused
 
     def _step_mask(self, count: int) -> StepMask:
         kind, mask, span = self.cache.mask_for(self.layer, self._step(count), Gather.BATCH)

@@ -281,6 +281,16 @@ def test_a_call_that_ends_before_its_first_layer_can_be_trimmed(model: Any, toke
     assert [layer.size() for layer in layers] == [7 - tokens] * len(layers)
 
 
+def test_a_refused_call_does_not_spoil_the_one_before_it(model: Any) -> None:
+    """Masks of 3 tokens, then a call that is too large, then the 3 tokens after all."""
+    layers = cell_prompt_cache(MLXCellCache(config_for(model, 10)), [0])
+    layers[0].make_mask(3)
+    with pytest.raises(CapacityError, match="11 tokens with 10 of 10 cells free"):
+        layers[0].make_mask(11)
+    mx.eval(model(_prompt(3)[None], cache=layers))
+    assert [layer.offset for layer in layers] == [3] * len(layers)
+
+
 @pytest.mark.parametrize("kind", ["sequence", "cell"])
 def test_no_tokens_are_refused(model: Any, kind: Any) -> None:
     """With the cache's own error, at the very first call too."""
