@@ -109,6 +109,8 @@ class MLXSequenceCache(MLXCache):
         else:
             array = position_array(positions)
             start, count = int(array[0]), len(array)
+            if start > self.capacity:  # refused here, since NumPy may not count so far
+                self._layout.check(start, count)
             run = np.arange(start, start + count)
             if not np.array_equal(array, run):
                 index = int(np.flatnonzero(array != run)[0])

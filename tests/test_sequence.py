@@ -208,6 +208,14 @@ RING = {"max_write": 4}
         (0, [11, 10], (1, 2, 2, 8), None, ValueError, r"positions\[1\]: got 10, expected 12"),
         (0, [10, 10], (1, 2, 2, 8), None, ValueError, r"positions\[1\]: got 10, expected 11"),
         (0, [-1], (1, 2, 1, 8), None, ValueError, r"positions: got a start of -1"),
+        (
+            0,
+            np.array([2**64 - 2, 2**64 - 1], np.uint64),
+            (1, 2, 2, 8),
+            None,
+            ValueError,
+            r"positions: got a start of 18446744073709551614 on a cache of length 10",
+        ),
         (0, [12], (1, 2, 1, 8), None, ValueError, r"positions: got a start of 12 on a cache of length 10"),
         (0, [[10]], (1, 2, 1, 8), None, ValueError, r"positions: got shape \(1, 1\), expected 1-D"),
         (0, [10.0], (1, 2, 1, 8), None, ValueError, r"positions: got dtype float64, expected integers"),
@@ -257,6 +265,25 @@ def test_a_later_layer_cannot_smuggle_in_other_positions(wrong) -> None:
     with pytest.raises(ValueError, match=r"positions\[1\]: got 1\d, expected 11"):
         cache.update_and_fetch(1, wrong, k, k)
     assert state(cache) == before
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (np.array([[10], [11]], np.int32), r"positions: got shape \(2, 1\), expected 1-D"),
+        ([10, [11, 12]], r"positions: got \[10, \[11, 12\]\], expected a 1-D sequence"),
+        (np.array([10.0, 11.0]), "positions: got dtype float64, expected integers"),
+    ],
+)
+def test_several_positions_are_integers_for_a_later_layer_too(wrong, message: str) -> None:
+    """What the first layer of a step refuses, the others do, with the same words."""
+    cache = MLXSequenceCache(config(None, None))
+    fill(cache, 10)
+    k = tokens(np.random.default_rng(0), 2)
+    for layer in (0, 1):
+        with pytest.raises(ValueError, match=message):
+            cache.update_and_fetch(layer, wrong, k, k)
+        cache.update_and_fetch(layer, [10, 11], k, k)
 
 
 def test_past_the_capacity_is_refused_before_anything_changes() -> None:
