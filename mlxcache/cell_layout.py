@@ -146,8 +146,8 @@ class CellLayout:
     def place(self, seq_ids: tuple[int, ...], positions: Sequence[int]) -> Placement:
         """Say where the tokens of an admitted step go, each in the lowest free cell; changes nothing.
 
-        Raises ValueError for a count that differs, a negative position, one above MAX_POSITION, and a position that
-        is not newer than what its sequence holds, the earlier tokens of the step included.
+        Raises ValueError for a count that differs, a negative position or one above MAX_POSITION, and a position
+        that is not newer than what its sequence holds, the earlier tokens of the step included.
         """
         count = len(seq_ids)
         if len(positions) != count:
@@ -177,7 +177,7 @@ class CellLayout:
         )
 
     def _check_newer(self, seq_ids: tuple[int, ...], positions: Sequence[int]) -> bool:
-        """Refuse positions no newer than what their sequence holds or too high; whether all are of one sequence."""
+        """Refuse positions too high, or no newer than what their sequence holds; whether all are of one."""
         if len(seq_ids) == 1 and self._newest[seq_ids[0]] < positions[0] <= MAX_POSITION:
             return True  # a decode step
         newest: dict[int, int] = {}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from copy import deepcopy
+
 import mlx.core as mx
 import numpy as np
 import pytest
@@ -73,6 +76,45 @@ class CacheProgram(RuleBasedStateMachine):
         if accepted:
             self.oracle.finish(start + count)
         assert self.cache.length == self.oracle.length
+
+    @rule(count=st.integers(1, 12), between=st.sampled_from(["nothing", "mask", "shape"]))
+    def decode(self, count: int, between: str) -> None:
+        """As a model does it, up to the capacity: each layer once, what comes between changes nothing."""
+        for start in range(self.oracle.length, self.oracle.length + count):
+            k = tokens(self.rng, 1)
+            if not self.oracle.accepts(start, 1):
+                before = state(self.cache)
+                with pytest.raises(CapacityError, match="positions: "):
+                    self.cache.update_and_fetch(0, [start], k, k)
+                assert state(self.cache) == before
+                return
+            for layer in range(self.config.n_layers):
+                before = state(self.cache)
+                if between == "shape":
+                    with pytest.raises(ValueError, match="v: got shape"):
+                        self.cache.update_and_fetch(layer, [start], k, k[:, :1])
+                elif between == "mask":
+                    with suppress(CapacityError):  # of the next step: at the end there is none
+                        self.cache.mask_for(layer, [self.cache.length])
+                assert state(self.cache) == before
+                self.oracle.update(layer, start, np.array(k)[0], -np.array(k)[0])
+                spec = self.cache.update_and_fetch(layer, [start], k, -k)
+                keys, values = self.oracle.read(layer, start, 1)
+                np.testing.assert_array_equal(np.array(spec.keys)[0], keys)
+                np.testing.assert_array_equal(np.array(spec.values)[0], values)
+                assert spec.kind is MaskKind.NONE
+            self.oracle.finish(start + 1)
+
+    @rule(elsewhere=st.booleans())
+    def restore(self, elsewhere: bool) -> None:
+        held = _held(self.cache)
+        cache = MLXSequenceCache(self.config) if elsewhere else self.cache
+        cache.restore(self.cache.written, self.cache.length, held)
+        self.cache = cache
+
+    @rule()
+    def copy(self) -> None:
+        self.cache = deepcopy(self.cache)
 
     @rule(start=st.integers(-3, 90), count=st.integers(1, 12))
     def any_step_is_accepted_or_refused_alike(self, start: int, count: int) -> None:
