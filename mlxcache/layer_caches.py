@@ -169,6 +169,7 @@ class SequenceLayerCache(LayerCache):
 
         It may work where `is_trimmable` says no: that speaks for every `n`.
         """
+        _check_trim(n)
         target = max(0, self.offset - n)
         if self.cache.length > target and not self.cache.rewind(target):
             return 0
@@ -258,6 +259,7 @@ class CellLayerCache(LayerCache):
 
     def trim(self, n: int) -> int:
         """Take back the newest `n` tokens of every sequence, or all it has; the most that were taken from one."""
+        _check_trim(n)
         self._drop_unserved()
         targets = tuple(max(0, start - n) for start in self._starts)
         for seq, target in zip(self.seq_ids, targets, strict=True):
@@ -309,6 +311,11 @@ class CellLayerCache(LayerCache):
 
     def _length(self) -> int:
         return max(self._starts)
+
+
+def _check_trim(n: int) -> None:
+    if n < 0:
+        raise ValueError(f"n: got {n}, expected at least 0 tokens to take back; a step adds tokens")
 
 
 def _offset(starts: tuple[int, ...]) -> int | mx.array:

@@ -292,6 +292,16 @@ def test_a_refused_call_does_not_spoil_the_one_before_it(model: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", ["sequence", "cell"])
+def test_less_than_nothing_is_not_trimmed(model: Any, kind: Any) -> None:
+    """A negative number would move the next position on and leave a gap."""
+    layers = make_prompt_cache(model, kind, config_for(model, 60))
+    mx.eval(model(_prompt(4)[None], cache=layers))
+    with pytest.raises(ValueError, match="n: got -2, expected at least 0 tokens"):
+        layers[0].trim(-2)
+    assert layers[0].offset == 4
+
+
+@pytest.mark.parametrize("kind", ["sequence", "cell"])
 def test_no_tokens_are_refused(model: Any, kind: Any) -> None:
     """With the cache's own error, at the very first call too."""
     layers = make_prompt_cache(model, kind, config_for(model, 60))
