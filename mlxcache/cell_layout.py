@@ -24,6 +24,8 @@ import numpy as np
 from mlxcache.layout import CapacityError, Run
 
 MAX_SEQUENCES = 64
+# Positions are int32; the highest int32 stands for "newer than every query" where a row is padded.
+MAX_POSITION = 2**31 - 2
 
 
 class Placement(NamedTuple):
@@ -144,8 +146,8 @@ class CellLayout:
     def place(self, seq_ids: tuple[int, ...], positions: Sequence[int]) -> Placement:
         """Say where the tokens of an admitted step go, each in the lowest free cell; changes nothing.
 
-        Raises ValueError for a count that differs, a negative position, and a position that is not newer than
-        what its sequence holds, the earlier tokens of the step included.
+        Raises ValueError for a count that differs, a negative position or one above MAX_POSITION, and a position
+        that is not newer than what its sequence holds, the earlier tokens of the step included.
         """
         count = len(seq_ids)
         if len(positions) != count:
@@ -175,8 +177,8 @@ class CellLayout:
         )
 
     def _check_newer(self, seq_ids: tuple[int, ...], positions: Sequence[int]) -> bool:
-        """Refuse a position no newer than what its sequence holds; whether all are of one sequence."""
-        if len(seq_ids) == 1 and positions[0] > self._newest[seq_ids[0]]:
+        """Refuse positions too high, or no newer than what their sequence holds; whether all are of one."""
+        if len(seq_ids) == 1 and self._newest[seq_ids[0]] < positions[0] <= MAX_POSITION:
             return True  # a decode step
         newest: dict[int, int] = {}
         for index, (seq, position) in enumerate(zip(seq_ids, positions, strict=True)):
@@ -185,6 +187,10 @@ class CellLayout:
                 raise ValueError(
                     f"positions[{index}]: got {position} for sequence {seq}, which holds positions up to {last}, "
                     f"expected at least {last + 1}; seq_rm(seq, start) takes back what is to be replaced"
+                )
+            if position > MAX_POSITION:
+                raise ValueError(
+                    f"positions[{index}]: got {position} for sequence {seq}, expected at most {MAX_POSITION}"
                 )
             newest[seq] = position
         return len(newest) == 1

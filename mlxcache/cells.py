@@ -343,6 +343,8 @@ class _CellStep(Step):
             and after.start == before.start
             and after.length == before.length + 1
             and placement.whole == self.placement.whole
+            # `restore` may have put other tokens into the same cells.
+            and placement.positions[0] == self.first + 1
         )
 
 

@@ -46,7 +46,7 @@ class StepPositions:
         self.starts: tuple[int, ...] = ()
         self.stops: tuple[int, ...] = ()
         self.offset: int | mx.array = 0
-        self.count = 0
+        self.count = -1  # no step's: one of 0 tokens is asked for, and refused, like any other
         self.host: Positions = ()
         self.array: mx.array | None = None
 
@@ -169,6 +169,7 @@ class SequenceLayerCache(LayerCache):
 
         It may work where `is_trimmable` says no: that speaks for every `n`.
         """
+        _check_trim(n)
         target = max(0, self.offset - n)
         if self.cache.length > target and not self.cache.rewind(target):
             return 0
@@ -258,6 +259,8 @@ class CellLayerCache(LayerCache):
 
     def trim(self, n: int) -> int:
         """Take back the newest `n` tokens of every sequence, or all it has; the most that were taken from one."""
+        _check_trim(n)
+        self._drop_unserved()
         targets = tuple(max(0, start - n) for start in self._starts)
         for seq, target in zip(self.seq_ids, targets, strict=True):
             if self.cache.next_position(seq) > target:
@@ -284,11 +287,16 @@ class CellLayerCache(LayerCache):
     def _step(self, count: int) -> Positions:
         positions, starts = self._positions, self._starts
         if positions.count != count or positions.starts != starts:
-            if positions.starts == starts and self.cache.step_served == 0:
-                self.cache.cancel_step()  # ours, of a model's call that ended before its first layer
+            self._drop_unserved()
             self.cache.begin_step([seq for seq in self.seq_ids for _ in range(count)])
             positions.take(starts, count)
         return positions.host if positions.array is None else host_positions(positions.array)
+
+    def _drop_unserved(self) -> None:
+        """Take back what we declared for a model's call that ended before its first layer."""
+        if self._positions.starts == self._starts and self.cache.step_served == 0:
+            self.cache.cancel_step()
+            self._positions.forget()  # what is declared next may be refused
 
     def _step_mask(self, count: int) -> StepMask:
         kind, mask, span = self.cache.mask_for(self.layer, self._step(count), Gather.BATCH)
@@ -303,6 +311,11 @@ class CellLayerCache(LayerCache):
 
     def _length(self) -> int:
         return max(self._starts)
+
+
+def _check_trim(n: int) -> None:
+    if n < 0:
+        raise ValueError(f"n: got {n}, expected at least 0 tokens to take back; a step adds tokens")
 
 
 def _offset(starts: tuple[int, ...]) -> int | mx.array:

@@ -343,22 +343,32 @@ class SequenceLayout:
 
         A ring layer keeps what its promise to `rewind` takes, `window + max_write - 1` cells of those written.
         """
-        ring = self._rings[self.group_of[layer]]
-        if ring is None or self.length == 0:
-            return 0, [Run(0, self.length)]
-        oldest = max(0, min(self.written - ring.kept, self.length))
-        first, count = (oldest - self.origins[layer]) % ring.slots, self.length - oldest
+        ring, oldest = self._rings[self.group_of[layer]], self._oldest_held(layer, self.length, self.written)
+        count = self.length - oldest
+        if ring is None or count == 0:  # a window of 1 needs nothing of what was rewound
+            return oldest, [Run(0, count)]
+        first = (oldest - self.origins[layer]) % ring.slots
         before = min(count, ring.slots - first)
         return oldest, [run for run in (Run(first, before), Run(0, count - before)) if run.length]
 
     def restore(self, length: int, written: int, oldest: Sequence[int]) -> None:
         """Be as the layout was whose `held` cells, the oldest per layer, now lie from slot 0 on."""
-        if not 0 <= length <= written <= self.capacity or not all(0 <= first <= length for first in oldest):
+        if not 0 <= length <= written <= self.capacity:
             raise ValueError(
-                f"length: got {length} with {written} written and oldest positions {list(oldest)}, "
-                f"expected 0 <= oldest <= length <= written <= capacity={self.capacity}"
+                f"length: got {length} with {written} written, "
+                f"expected 0 <= length <= written <= capacity={self.capacity}"
             )
-        self.length, self.written, self.origins = length, written, list(oldest)
+        expected = [self._oldest_held(layer, length, written) for layer in range(len(self.group_of))]
+        if list(oldest) != expected:
+            raise ValueError(
+                f"layers: got cells from the positions {list(oldest)} on, expected {expected} for length={length} "
+                f"and written={written}; restore what a cache of the same config held"
+            )
+        self.length, self.written, self.origins = length, written, expected
+
+    def _oldest_held(self, layer: int, length: int, written: int) -> int:
+        ring = self._rings[self.group_of[layer]]
+        return 0 if ring is None else max(0, min(written - ring.kept, length))
 
     def oldest_restart(self) -> int:
         """The lowest position above 0 at which a step may start (0 always may, on a layer of its own window)."""

@@ -109,6 +109,8 @@ class MLXSequenceCache(MLXCache):
         else:
             array = position_array(positions)
             start, count = int(array[0]), len(array)
+            if start > self.capacity:  # refused here, since NumPy may not count so far
+                self._layout.check(start, count)
             run = np.arange(start, start + count)
             if not np.array_equal(array, run):
                 index = int(np.flatnonzero(array != run)[0])
@@ -159,7 +161,14 @@ class MLXSequenceCache(MLXCache):
 
     def _moves_on(self, step: Step) -> bool:
         """Whether a decode step is done, and the next one is the same one cell further on in every layer."""
-        if step.count != 1 or step.works.count(None) < self._n_layers or self._layout.length != step.first + 1:
+        layout = self._layout
+        # The capacity too: a ring's pool is never full, so that a model of rings alone would decode past it.
+        if (
+            step.count != 1
+            or step.works.count(None) < self._n_layers
+            or layout.length != step.first + 1
+            or layout.length == self.capacity
+        ):
             return False
         for work, turn in zip(step.kinds, self._turns, strict=True):
             if work is None or work.stop >= turn:

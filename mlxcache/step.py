@@ -158,14 +158,17 @@ class Step:
         self.works = [*kinds] * len(group_of) if len(kinds) == 1 else [kinds[group] for group in group_of]
 
     def has(self, positions: Positions) -> bool:
-        """Whether `positions`, as many as the step has, are the step's, entry by entry."""
+        """Whether `positions`, as many as the step has, are the step's, entry by entry.
+
+        Raises what `position_array` does where there are several.
+        """
         if self.count == 1:
             return bool(positions[0] == self.first)
         if isinstance(positions, memoryview) and positions.format == "i":
             return positions.tobytes() == self.raw
-        if isinstance(positions, np.ndarray) and positions.dtype == np.int32:
+        if isinstance(positions, np.ndarray) and positions.dtype == np.int32 and positions.ndim == 1:
             return positions.tobytes() == self.raw
-        return np.array_equal(np.asarray(positions), np.frombuffer(self.raw, np.int32))
+        return np.array_equal(position_array(positions), np.frombuffer(self.raw, np.int32))
 
 
 def position_array(positions: Positions) -> np.ndarray:

@@ -24,6 +24,7 @@ from mlxcache import (
     update_and_attend,
 )
 from mlxcache.attend import _as_batch
+from mlxcache.cache import LayerBytes
 from mlxcache.step import Gather
 from tests.cell_oracle import CellOracle
 from tests.helpers import config, tokens
@@ -109,6 +110,11 @@ class CellProgram(RuleBasedStateMachine):
     def run_step(self, seq, count, wide) -> None:
         self.step([seq] * count, [0] * count, wide, False, "cells")
 
+    @rule(seq=st.sampled_from([0, 1, 2, 63]), count=st.integers(1, 6), how=st.sampled_from(HOW))
+    def decode(self, seq, count, how) -> None:
+        for _ in range(count):
+            self.step([seq], [0], False, False, how)
+
     def attend(self, layer, q, k, v, position, how: str) -> mx.array:
         """Through `update_and_attend`, as it does it here or on a GPU, or by what a model or a backend gets."""
         if how in ("attend", "gpu"):
@@ -165,6 +171,27 @@ class CellProgram(RuleBasedStateMachine):
             self.refused(ValueError, "seq: got", lambda: self.cache.seq_rm(seq, start, stop))
         else:
             assert self.cache.seq_rm(seq, start, stop) == freed
+
+    @rule(seq=st.sampled_from([0, 1, 63]), shift=st.sampled_from([0, 5]))
+    def restore(self, seq, shift) -> None:
+        """Between two of its decode steps a sequence is removed and restored, at its positions or others."""
+        self.decode(seq, 1, "cells")
+        cache, oracle, layers = self.cache, self.oracle, range(self.config.n_layers)
+        held, before = [cache.held(layer, seq) for layer in layers], sorted(oracle.positions[seq])
+        mx.eval([stored.keys + stored.values for stored in held])
+        if not before:
+            return
+        stored_tokens = [[oracle.tokens[seq][layer][p] for p in before] for layer in layers]
+        after = [p + shift for p in before]
+        assert cache.seq_rm(seq) == oracle.remove(seq, 0, None)
+        if len(after) > oracle.free:
+            self.refused(CapacityError, "cells free", lambda: cache.restore(seq, after, held))
+            return
+        cache.restore(seq, after, held)
+        oracle.place([seq] * len(after), after)
+        for layer in layers:
+            oracle.tokens[seq][layer].update(zip(after, stored_tokens[layer], strict=True))
+        self.decode(seq, 1, "cells")
 
     @rule(seq=st.sampled_from([0, 1, 2]), back=st.integers(0, 2))
     def old_position(self, seq, back) -> None:
@@ -454,6 +481,14 @@ def _k(count: int = 1, heads: int = 2, dim: int = 8) -> mx.array:
     return mx.ones((1, heads, count, dim))
 
 
+def _held(cache: MLXCellCache, count: int) -> list[LayerBytes]:
+    """The first cells of sequence 0."""
+    return [
+        LayerBytes(*((plane[:, :, :count],) for (plane,) in cache.held(layer, 0)))
+        for layer in range(cache.config.n_layers)
+    ]
+
+
 @pytest.mark.parametrize(
     ("declared", "call", "error", "message"),
     [
@@ -472,6 +507,9 @@ def _k(count: int = 1, heads: int = 2, dim: int = 8) -> mx.array:
         (1, lambda c: c.update_and_fetch(0, [-1], _k(), _k()), ValueError, r"positions\[0\]: got -1"),
         (1, lambda c: c.update_and_fetch(0, [0.5], _k(), _k()), ValueError, "got dtype float64"),
         (2, lambda c: c.update_and_fetch(0, [4, 4], _k(2), _k(2)), ValueError, r"\[1\]: got 4 .* at least 5"),
+        (1, lambda c: c.update_and_fetch(0, [2**31 - 1], _k(), _k()), ValueError, "got 2147483647 .* at most"),
+        (2, lambda c: c.update_and_fetch(0, [3, 2**31], _k(2), _k(2)), ValueError, r"1\]: got 2147483648"),
+        (0, lambda c: c.restore(0, [2**31], _held(c, 1)), ValueError, r"\[0\]: got 2147483648"),
         (1, lambda c: c.update_and_fetch(2, [3], _k(), _k()), IndexError, "layer: got 2, expected 0 <= layer < 2"),
         (1, lambda c: c.update_and_fetch(-1, [3], _k(), _k()), IndexError, "layer: got -1"),
         (1, lambda c: c.update_and_fetch(0, [3], _k(2), _k()), ValueError, r"k: got shape \(1, 2, 2, 8\)"),
@@ -500,6 +538,19 @@ def test_a_refused_call_changes_nothing(declared, call, error, message) -> None:
     assert state(cache) == before
     cache.cancel_step()
     assert serve(cache, [0], [3])[0].keys.shape[2] == 6
+
+
+def test_a_restored_sequence_decodes_on_from_its_own_positions() -> None:
+    """Where it took the cells of one that has just decoded, at other positions, every layer is served."""
+    cache = MLXCellCache(config(None, 3))
+    serve(cache, [0] * 4, range(4))
+    serve(cache, [0], [4])
+    held = [cache.held(layer, 0) for layer in range(2)]
+    mx.eval([stored.keys + stored.values for stored in held])
+    cache.seq_rm(0)
+    cache.restore(0, range(10, 15), held)
+    assert [spec.keys.shape[2] for spec in serve(cache, [0], [15])] == [6, 3]
+    assert cache.seq_positions(0).tolist() == list(range(10, 16))
 
 
 def test_a_step_without_a_declaration_is_refused() -> None:

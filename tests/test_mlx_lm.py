@@ -270,6 +270,47 @@ def test_a_call_that_ends_before_its_first_layer_can_be_made_again(model: Any) -
         model(_prompt(4)[None], cache=layers)
 
 
+@pytest.mark.parametrize("tokens", [0, 2])
+def test_a_call_that_ends_before_its_first_layer_can_be_trimmed(model: Any, tokens: int) -> None:
+    """Its declaration is dropped, whether there is something to take back or not."""
+    layers = cell_prompt_cache(MLXCellCache(config_for(model, 60)), [0, 1])
+    mx.eval(model(mx.stack([_prompt(4), _prompt(4)]), cache=layers))
+    layers[0].make_mask(3)
+    assert lm.trim_prompt_cache(layers, tokens) == tokens
+    mx.eval(model(mx.stack([_prompt(3), _prompt(3)]), cache=layers))
+    assert [layer.size() for layer in layers] == [7 - tokens] * len(layers)
+
+
+def test_a_refused_call_does_not_spoil_the_one_before_it(model: Any) -> None:
+    """Masks of 3 tokens, then a call that is too large, then the 3 tokens after all."""
+    layers = cell_prompt_cache(MLXCellCache(config_for(model, 10)), [0])
+    layers[0].make_mask(3)
+    with pytest.raises(CapacityError, match="11 tokens with 10 of 10 cells free"):
+        layers[0].make_mask(11)
+    mx.eval(model(_prompt(3)[None], cache=layers))
+    assert [layer.offset for layer in layers] == [3] * len(layers)
+
+
+@pytest.mark.parametrize("kind", ["sequence", "cell"])
+def test_less_than_nothing_is_not_trimmed(model: Any, kind: Any) -> None:
+    """A negative number would move the next position on and leave a gap."""
+    layers = make_prompt_cache(model, kind, config_for(model, 60))
+    mx.eval(model(_prompt(4)[None], cache=layers))
+    with pytest.raises(ValueError, match="n: got -2, expected at least 0 tokens"):
+        layers[0].trim(-2)
+    assert layers[0].offset == 4
+
+
+@pytest.mark.parametrize("kind", ["sequence", "cell"])
+def test_no_tokens_are_refused(model: Any, kind: Any) -> None:
+    """With the cache's own error, at the very first call too."""
+    layers = make_prompt_cache(model, kind, config_for(model, 60))
+    none = mx.zeros((1, 2, 0, layers[0].cache.config.layer(0).head_dim))
+    for call in (lambda: layers[0].make_mask(0), lambda: layers[0].update_and_fetch(none, none)):
+        with pytest.raises(ValueError, match="got 0 tokens, expected at least 1"):
+            call()
+
+
 def test_layers_are_read_in_order_and_of_their_kind(model: Any) -> None:
     """A state says which layer of what it is."""
     ours = make_prompt_cache(model, config=config_for(model, 30))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from copy import deepcopy
+
 import mlx.core as mx
 import numpy as np
 import pytest
@@ -10,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from mlxcache import CapacityError, MaskKind, MLXSequenceCache, host_positions, make_cache, update_and_attend
+from mlxcache.cache import LayerBytes
 from mlxcache.masks import band_mask
 from tests.helpers import config, fill, state, tokens
 from tests.oracle import OracleCache, attend
@@ -72,6 +76,45 @@ class CacheProgram(RuleBasedStateMachine):
         if accepted:
             self.oracle.finish(start + count)
         assert self.cache.length == self.oracle.length
+
+    @rule(count=st.integers(1, 12), between=st.sampled_from(["nothing", "mask", "shape"]))
+    def decode(self, count: int, between: str) -> None:
+        """As a model does it, up to the capacity: each layer once, what comes between changes nothing."""
+        for start in range(self.oracle.length, self.oracle.length + count):
+            k = tokens(self.rng, 1)
+            if not self.oracle.accepts(start, 1):
+                before = state(self.cache)
+                with pytest.raises(CapacityError, match="positions: "):
+                    self.cache.update_and_fetch(0, [start], k, k)
+                assert state(self.cache) == before
+                return
+            for layer in range(self.config.n_layers):
+                before = state(self.cache)
+                if between == "shape":
+                    with pytest.raises(ValueError, match="v: got shape"):
+                        self.cache.update_and_fetch(layer, [start], k, k[:, :1])
+                elif between == "mask":
+                    with suppress(CapacityError):  # of the next step: at the end there is none
+                        self.cache.mask_for(layer, [self.cache.length])
+                assert state(self.cache) == before
+                self.oracle.update(layer, start, np.array(k)[0], -np.array(k)[0])
+                spec = self.cache.update_and_fetch(layer, [start], k, -k)
+                keys, values = self.oracle.read(layer, start, 1)
+                np.testing.assert_array_equal(np.array(spec.keys)[0], keys)
+                np.testing.assert_array_equal(np.array(spec.values)[0], values)
+                assert spec.kind is MaskKind.NONE
+            self.oracle.finish(start + 1)
+
+    @rule(elsewhere=st.booleans())
+    def restore(self, elsewhere: bool) -> None:
+        held = _held(self.cache)
+        cache = MLXSequenceCache(self.config) if elsewhere else self.cache
+        cache.restore(self.cache.written, self.cache.length, held)
+        self.cache = cache
+
+    @rule()
+    def copy(self) -> None:
+        self.cache = deepcopy(self.cache)
 
     @rule(start=st.integers(-3, 90), count=st.integers(1, 12))
     def any_step_is_accepted_or_refused_alike(self, start: int, count: int) -> None:
@@ -207,6 +250,14 @@ RING = {"max_write": 4}
         (0, [11, 10], (1, 2, 2, 8), None, ValueError, r"positions\[1\]: got 10, expected 12"),
         (0, [10, 10], (1, 2, 2, 8), None, ValueError, r"positions\[1\]: got 10, expected 11"),
         (0, [-1], (1, 2, 1, 8), None, ValueError, r"positions: got a start of -1"),
+        (
+            0,
+            np.array([2**64 - 2, 2**64 - 1], np.uint64),
+            (1, 2, 2, 8),
+            None,
+            ValueError,
+            r"positions: got a start of 18446744073709551614 on a cache of length 10",
+        ),
         (0, [12], (1, 2, 1, 8), None, ValueError, r"positions: got a start of 12 on a cache of length 10"),
         (0, [[10]], (1, 2, 1, 8), None, ValueError, r"positions: got shape \(1, 1\), expected 1-D"),
         (0, [10.0], (1, 2, 1, 8), None, ValueError, r"positions: got dtype float64, expected integers"),
@@ -258,6 +309,25 @@ def test_a_later_layer_cannot_smuggle_in_other_positions(wrong) -> None:
     assert state(cache) == before
 
 
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (np.array([[10], [11]], np.int32), r"positions: got shape \(2, 1\), expected 1-D"),
+        ([10, [11, 12]], r"positions: got \[10, \[11, 12\]\], expected a 1-D sequence"),
+        (np.array([10.0, 11.0]), "positions: got dtype float64, expected integers"),
+    ],
+)
+def test_several_positions_are_integers_for_a_later_layer_too(wrong, message: str) -> None:
+    """What the first layer of a step refuses, the others do, with the same words."""
+    cache = MLXSequenceCache(config(None, None))
+    fill(cache, 10)
+    k = tokens(np.random.default_rng(0), 2)
+    for layer in (0, 1):
+        with pytest.raises(ValueError, match=message):
+            cache.update_and_fetch(layer, wrong, k, k)
+        cache.update_and_fetch(layer, [10, 11], k, k)
+
+
 def test_past_the_capacity_is_refused_before_anything_changes() -> None:
     """The last cell can be used; one more token is a CapacityError with the numbers."""
     cache = MLXSequenceCache(config(None, capacity=12))
@@ -271,6 +341,18 @@ def test_past_the_capacity_is_refused_before_anything_changes() -> None:
     assert cache.length == 12
 
 
+@pytest.mark.parametrize("capacity", [10, 25])
+def test_a_model_of_rings_alone_ends_at_its_capacity_too(capacity: int) -> None:
+    """One token at a time, with a capacity below a ring's slots and above them."""
+    cache = MLXSequenceCache(config(6, capacity=capacity))
+    fill(cache, capacity)
+    before = state(cache)
+    k = tokens(np.random.default_rng(0), 1)
+    with pytest.raises(CapacityError, match=rf"1 tokens at {capacity} end at {capacity + 1}"):
+        cache.update_and_fetch(0, [capacity], k, k)
+    assert state(cache) == before
+
+
 def test_clear_keeps_the_storage() -> None:
     """After clear the length is 0, the pools keep their size, and decoding starts anew."""
     cache = MLXSequenceCache(config(None, 4))
@@ -281,6 +363,38 @@ def test_clear_keeps_the_storage() -> None:
     fresh = MLXSequenceCache(config(None, 4))
     for got, want in zip(fill(cache, 9, seed=3), fill(fresh, 9, seed=3), strict=True):
         np.testing.assert_array_equal(np.array(got), np.array(want))
+
+
+def _held(cache: MLXSequenceCache) -> list[tuple[int, LayerBytes]]:
+    held = [cache.held(layer) for layer in range(cache.config.n_layers)]
+    mx.eval([stored.keys + stored.values for _, stored in held])
+    return held
+
+
+def test_a_window_of_one_is_held_and_restored_after_a_rewind() -> None:
+    """Where the rewind left it nothing that is still needed, too."""
+    cache = MLXSequenceCache(config(1, 4))
+    fill(cache, 9)
+    assert cache.rewind(7)
+    held = _held(cache)
+    assert [(oldest, stored.keys[0].shape[2]) for oldest, stored in held] == [(7, 0), (2, 5)]
+    other = MLXSequenceCache(config(1, 4))
+    other.restore(cache.written, cache.length, held)
+    for got, want in zip(fill(other, 5, seed=3), fill(cache, 5, seed=3), strict=True):
+        np.testing.assert_array_equal(np.array(got), np.array(want))
+
+
+def test_what_a_cache_of_another_config_held_is_not_restored() -> None:
+    """More cells than a ring keeps, or fewer than a flat layer needs, are refused before anything changes."""
+    for mine, theirs in ((None, 4), (4, None)):
+        cache, other = MLXSequenceCache(config(mine)), MLXSequenceCache(config(theirs))
+        fill(other, 30)
+        held = _held(other)
+        fill(cache, 3)
+        before = state(cache)
+        with pytest.raises(ValueError, match=r"layers: got cells from the positions \[\d+\] on, expected \[\d+\]"):
+            cache.restore(30, 30, held)
+        assert state(cache) == before
 
 
 @pytest.mark.parametrize("storage", [mx.float16, mx.bfloat16, mx.float32])
