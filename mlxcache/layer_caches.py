@@ -286,7 +286,11 @@ class CellLayerCache(LayerCache):
 
     def _step(self, count: int) -> Positions:
         positions, starts = self._positions, self._starts
-        if positions.count != count or positions.starts != starts:
+        if (
+            positions.count != count
+            or positions.starts != starts
+            or (self.layer == 0 and self.cache.step_served is None)  # somebody else cancelled what we declared
+        ):
             self._drop_unserved()
             self.cache.begin_step([seq for seq in self.seq_ids for _ in range(count)])
             positions.take(starts, count)
@@ -299,6 +303,8 @@ class CellLayerCache(LayerCache):
             self._positions.forget()  # what is declared next may be refused
 
     def _step_mask(self, count: int) -> StepMask:
+        if self.cache.step_served is None:
+            self._positions.forget()
         kind, mask, span = self.cache.mask_for(self.layer, self._step(count), Gather.BATCH)
         if mask is not None and mask.shape[2] != count:
             mask = mask.reshape(len(self.seq_ids), 1, count, span)

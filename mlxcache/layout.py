@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple
 STORAGE_DTYPES = ("float16", "bfloat16", "float32")
 STORAGE_BITS = (4, 8)
 GROUP_SIZES = (32, 64, 128)
+MAX_WINDOW = 2**31 - 1
 
 
 class CapacityError(ValueError):
@@ -55,6 +56,11 @@ class LayerPolicy:
     def __post_init__(self) -> None:
         if self.kind == "ring":
             _require_int("LayerPolicy.window of a ring layer", self.window, 1)
+            if self.window is not None and self.window > MAX_WINDOW:
+                raise ValueError(
+                    f"LayerPolicy.window: got {self.window}, expected at most {MAX_WINDOW}, as positions are "
+                    "int32; LayerPolicy.flat() sees everything"
+                )
         elif self.kind == "flat":
             if self.window is not None:
                 raise ValueError(

@@ -103,8 +103,9 @@ class MLXSequenceCache(MLXCache):
             # and what takes 10 us in a loop takes 100.
             start, count, raw = positions[0], 1, b""
             step = self._step
-            if start == step.first + 1 and step.gather is gather and self._moves_on(step):
+            if start == step.first + 1 and self._moves_on(step):
                 step.advance(self._windows, self._layout.group_of)
+                step.gather = gather  # one sequence is read in one way
                 return step
         else:
             array = position_array(positions)

@@ -16,6 +16,7 @@ FLAT = LayerConfig(LayerPolicy.flat(), 2, 8)
     ("build", "message"),
     [
         (lambda: LayerPolicy.ring(0), r"LayerPolicy\.window.*got 0"),
+        (lambda: LayerPolicy.ring(2**31), r"LayerPolicy\.window: got 2147483648, expected at most 2147483647"),
         (lambda: LayerPolicy.ring(-3), r"LayerPolicy\.window.*got -3"),
         (lambda: LayerPolicy.ring(2.5), r"LayerPolicy\.window.*got 2\.5"),  # type: ignore[arg-type]
         (lambda: LayerPolicy("ring"), r"LayerPolicy\.window.*got None"),

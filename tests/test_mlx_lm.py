@@ -291,6 +291,18 @@ def test_a_refused_call_does_not_spoil_the_one_before_it(model: Any) -> None:
     assert [layer.offset for layer in layers] == [3] * len(layers)
 
 
+@pytest.mark.parametrize("last", [False, True])
+def test_a_declaration_that_somebody_else_cancels_is_made_again(model: Any, last: bool) -> None:
+    """After `cancel_step`, as errors advise it, the same tokens are declared anew, whichever layer asks first."""
+    layers = cell_prompt_cache(MLXCellCache(config_for(model, 60)), [0])
+    layers[0].make_mask(3)
+    layers[0].cache.cancel_step()
+    if last:
+        layers[-1].make_mask(3)
+    mx.eval(model(_prompt(3)[None], cache=layers))
+    assert [layer.offset for layer in layers] == [3] * len(layers)
+
+
 @pytest.mark.parametrize("kind", ["sequence", "cell"])
 def test_less_than_nothing_is_not_trimmed(model: Any, kind: Any) -> None:
     """A negative number would move the next position on and leave a gap."""
