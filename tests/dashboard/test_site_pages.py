@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from mlxcache.cli import main
-from mlxcache.dashboard.output import LIST_NAME, SiteError
+from mlxcache.dashboard.output import LIST_NAME, Output, SiteError
 from mlxcache.dashboard.site import build_site
 from mlxcache.history import change_points, load, parse_cache
 from mlxcache.history.series_table import lay_out
@@ -180,6 +180,29 @@ def test_files_that_are_not_ours_stay(tmp_path: Path) -> None:
     assert (foreign / "index.html").read_text() == "mine"
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_a_build_that_was_cut_short_is_made_up_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: bool
+) -> None:
+    """The next one writes what a build into a new folder writes, and leaves nothing of the other behind."""
+    results, site, fresh = write_story(tmp_path / "results"), tmp_path / "site", tmp_path / "fresh"
+    df, changes = judged(results)
+    if not first:
+        build_site(df, changes, site)
+    monkeypatch.setattr(Output, "finish", lambda out: out.text("changes/only-here.html", "<p>x"))
+    none = changes.iloc[:0]
+    none.attrs = changes.attrs
+    build_site(df, none, site, title="Another title")
+    monkeypatch.undo()
+    for folder in (site, fresh):
+        build_site(df, changes, folder)
+    content = [
+        {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+        for folder in (site, fresh)
+    ]
+    assert content[0] == content[1]
+
+
 def test_a_limit_on_figures_draws_what_stands_first(tmp_path: Path) -> None:
     """With one figure allowed the standing regression has it; the next build draws the next."""
     results, site = write_story(tmp_path / "results"), tmp_path / "site"
@@ -308,6 +331,12 @@ def test_a_damaged_list_of_files_is_no_obstacle(tmp_path: Path) -> None:
     (site / LIST_NAME).write_text(json.dumps(listed))
     build_site(*judged(results), site)
     assert outside.read_text() == "mine"
+    for damage in ({"version": 0}, {"notes": {"changes": {"../../outside": ["a", "b", "c"], "changes/x": 5}}}):
+        listed["files"]["../outside.txt"] = "x"
+        (site / LIST_NAME).write_text(json.dumps({**listed, **damage}))
+        build_site(*judged(results), site)
+        assert outside.read_text() == "mine"
+        assert not (tmp_path.parent / "outside.html").exists()
     (site / LIST_NAME).write_text("[]")
     (site / "index.html").unlink()
     build_site(*judged(results), site)
