@@ -97,6 +97,15 @@ def test_every_figure_is_there_as_svg_and_png(story: Path) -> None:
             assert name.endswith("-dark.svg") or f'href="{name}"' in _text(page)
 
 
+def test_a_figure_says_in_words_what_is_on_it(story: Path) -> None:
+    """Both pictures do: a screen reader meets only the one whose theme is shown."""
+    pages = [_text(page) for page in _all_pages(story)]
+    texts = [text for page in pages for text in re.findall(r'<img class="in-(?:light|dark)"[^>]* alt="([^"]*)"', page)]
+    assert len(texts) >= 2
+    assert all(texts)
+    assert sum(page.count("<img ") for page in pages) == len(texts)
+
+
 def test_a_recovered_regression_is_listed_but_not_standing(story: Path) -> None:
     """The front page leaves it out and counts it; the list of changes has it."""
     front = _text(story / "index.html")
