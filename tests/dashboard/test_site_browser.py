@@ -212,6 +212,21 @@ def test_hostile_names_stay_text(browser: Any, hostile: Path) -> None:
     assert browser.run("return document.querySelectorAll('#chart img, #chart script').length") == 0
 
 
+def test_paper_is_white_whatever_the_screen_is(browser: Any, story: Path) -> None:
+    """A page of the dark theme prints dark text and the light figure."""
+    browser.open(_change_page(story), dark=True)
+    dark = {"name": "prefers-color-scheme", "value": "dark"}
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print", "features": [dark]})
+    assert browser.run("return document.documentElement.dataset.theme") == "dark"
+    colour = browser.run("return getComputedStyle(document.body).color")
+    assert sum(map(int, re.findall(r"\d+", colour)[:3])) < 300
+    shown = browser.run(
+        "return [...document.querySelectorAll('.picture img')].filter(i => i.offsetWidth).map(i => i.className)"
+    )
+    assert shown == ["in-light"]
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": [dark]})
+
+
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_pages_pass_the_accessibility_checker(browser: Any, story: Path, dark: bool) -> None:
     """axe finds no violation of WCAG A and AA on any page, contrast in both schemes included."""
