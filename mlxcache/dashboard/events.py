@@ -30,7 +30,7 @@ class Event:
 
     `rows` are the rows of `change_points`, the largest first; before and after the narrowest range that all
     of them allow. `address` is where its page is, relative to the site, without a suffix. `retired` says that
-    no series on which it stands is measured any more.
+    no series on which it stands, or stood, is measured any more.
     """
 
     benchmark: str
@@ -143,6 +143,7 @@ def _event(rows: list[Row], retired: frozenset[int]) -> Event:
         )
 
     ordered = sorted(rows, key=rank)
+    last_standing = [row for row in rows if row["state"] != "recovered"] or rows
     name = f"{slug(benchmark)}-{slug(after, 8)}-{digest(benchmark, direction, after)}"
     return Event(
         benchmark,
@@ -153,7 +154,7 @@ def _event(rows: list[Row], retired: frozenset[int]) -> Event:
         int(last["before_index"]),
         int(first["after_index"]),
         f"changes/{name}",
-        all(int(row["series"]) in retired for row in rows if row["state"] != "recovered"),
+        all(int(row["series"]) in retired for row in last_standing),
     )
 
 

@@ -79,6 +79,8 @@ def test_changes_are_exported_as_json_and_feed(story: Path) -> None:
     listed = json.loads(_text(story / "changes.json"))["changes"]
     assert {entry["benchmark"] for entry in listed} == {"step.time_work", "bump.time_work", "gain.time_work"}
     assert all((story / entry["page"]).is_file() for entry in listed)
+    assert {entry["state"] for entry in listed} >= {"candidate", "recovered"}
+    assert all(entry["still_measured"] for entry in listed)
     feed = ElementTree.fromstring((story / "feed.xml").read_bytes())
     space = {"a": "http://www.w3.org/2005/Atom"}
     entries = feed.findall("a:entry", space)
