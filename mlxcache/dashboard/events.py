@@ -82,13 +82,18 @@ class Event:
     @property
     def word(self) -> str:
         """What happened to it: slower, faster, larger, ... as its unit says."""
-        worse, better = _WORDS.get(str(self.lead["unit"]), ("worse", "better"))
-        return worse if self.is_regression else better
+        return change_word(str(self.lead["unit"]), self.direction)
 
     @property
     def range_commits(self) -> int:
         """How many commits the range holds; 0 if that is unknown."""
         return min((int(row["range_commits"]) for row in self.rows if row["range_commits"]), default=0)
+
+
+def change_word(unit: str, direction: str) -> str:
+    """What happened to a value of this unit: slower, smaller, better, ..."""
+    worse, better = _WORDS.get(unit, ("worse", "better"))
+    return worse if direction == "regression" else better
 
 
 def state_word(state: str, direction: str) -> str:

@@ -250,6 +250,23 @@ def test_a_recovered_change_closes_its_issue() -> None:
     assert planned([], [as_issue(opened)]) == []
 
 
+def test_a_series_that_recovered_from_another_change_closes_nothing() -> None:
+    """The issue's own change is what has to be gone, and it is not listed for the moment."""
+    (opened,) = planned([change("d" * 40)])
+    before = change("b" * 40, state="recovered", recovered_at="c" * 40)
+    assert planned([before], [as_issue(opened)]) == []
+    assert planned([before, change("d" * 40)], [as_issue(opened)]) == []
+    after = change("d" * 40, state="recovered", recovered_at="e" * 40)
+    (closed,) = planned([before, after], [as_issue(opened)])
+    assert closed.body.startswith("Recovered at `eeeeeeeeee`.")
+
+
+def test_the_title_of_an_issue_is_one_line_in_the_words_of_the_unit() -> None:
+    """A name with a line break would differ from what GitHub keeps, and memory does not get slower."""
+    (action,) = planned([change(benchmark="m.peakmem_\nx", unit="bytes")])
+    assert action.title == "Larger since bbbbbbbbbb: m.peakmem_ x +10.0 %"
+
+
 def test_issues_that_are_not_ours_to_read_are_left_alone() -> None:
     """No marker, or a damaged one."""
     for body in ("", "<!-- mlxcache change {} -->", '<!-- mlxcache change {"series": 3} -->'):
