@@ -102,7 +102,9 @@ def test_every_figure_is_there_as_svg_and_png(story: Path) -> None:
 def test_a_figure_says_in_words_what_is_on_it(story: Path) -> None:
     """Both pictures do: a screen reader meets only the one whose theme is shown."""
     pages = [_text(page) for page in _all_pages(story)]
-    texts = [text for page in pages for text in re.findall(r'<img class="in-(?:light|dark)"[^>]* alt="([^"]*)"', page)]
+    texts = [
+        text for page in pages for text in re.findall(r'<img class="in-(?:light|dark)"[^>]* alt="([^"]*)"', page)
+    ]
     assert len(texts) >= 2
     assert all(texts)
     assert sum(page.count("<img ") for page in pages) == len(texts)
