@@ -13,7 +13,7 @@ import pytest
 
 from mlxcache.cli import main
 from mlxcache.dashboard.comparison_report import NotDone, to_json
-from mlxcache.dashboard.github import BOT, GitHub, GitHubError, PullRequest
+from mlxcache.dashboard.github import BOT, GitHub, GitHubError, MovedOnError, PullRequest
 from mlxcache.dashboard.notifications import plan
 from mlxcache.dashboard.verdict import marker
 
@@ -86,6 +86,15 @@ def test_a_forks_pull_request_is_found_by_its_commit(gh: Gh) -> None:
     gh.answers(pulls=[{"number": 7, "head": {"sha": "d" * 40}}])
     with pytest.raises(GitHubError, match="0 open pull requests have cccccccccc as their head"):
         GitHub("o/r").pull_request_of(RUN)
+
+
+def test_accounts_that_are_gone_are_nobody(gh: Gh) -> None:
+    """A deleted fork has no open pull request, and a deleted user's comment is not ours."""
+    with pytest.raises(MovedOnError, match="the fork that the run's commit came from is gone"):
+        GitHub("o/r").pull_request_of({**RUN, "head_repository": None})
+    gh.answers(issues__7__comments=[{"id": 1, "user": None, "body": marker()}])
+    GitHub("o/r").comment(7, "new", marker())
+    assert gh.changes() == [("POST", "repos/o/r/issues/7/comments", {"body": "new"})]
 
 
 def test_a_run_by_hand_names_its_pull_request(gh: Gh) -> None:
