@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
         if args.repo is not None:
             require_full_history(args.repo)
         df = load(args.results, repo=args.repo, branch=args.branch, benchmarks=args.bench)
-        if df.empty:
+        if not (df["status"] == "ok").any():
             raise MeasureError(f"no values in {args.results}; `mlxcache doctor {args.results}` says why")
         notices = [*df.attrs["notices"]]
         if df.attrs["problems"]:

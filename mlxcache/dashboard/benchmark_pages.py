@@ -23,10 +23,9 @@ def write_benchmark_pages(pages: Pages, store: SeriesStore, events: Sequence[Eve
     cards = []
     rows = []
     for name, positions in store.by_benchmark.items():
-        # The series with the longest history stands for all.
-        longest = max(positions, key=lambda p: (int(store.stops[p] - store.starts[p]), -p))
+        # The series that changed last, else the one with the longest history, stands for all.
         found = newest.get(name)
-        shown = store.position(int(found.lead["series"])) if found else longest
+        shown = store.position(int(found.lead["series"])) if found else store.longest(positions)
         series = store.series(shown)
         unit = store.keys[shown].unit
         last = float(series.values[-1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -26,6 +27,7 @@ _MOST_SETS: Final = 60
 _MOST_OTHERS: Final = 40
 _MOST_ASIDE: Final = 200
 _NOTE: Final = "changes"
+_ADDRESS: Final = re.compile(r"changes/[A-Za-z0-9_.-]+")
 _ROW_NAMES: Final = (
     "benchmark", "params", "machine", "env", "direction", "state", "before", "after", "value_before",
     "value_after", "unit", "magnitude", "magnitude_low", "magnitude_high", "confidence", "n_before", "n_after",
@@ -184,10 +186,11 @@ def _explorer_link(store: SeriesStore, event: Event) -> str:
 def _write_gone(pages: Pages, out: Output, events: Sequence[Event]) -> None:
     """Addresses of earlier builds keep a page that says what became of the change."""
     listed = {event.address for event in events}
-    old: dict[str, list[str]] = out.old_notes.get(_NOTE, {})
+    old = out.old_notes.get(_NOTE)
     notes = {event.address: [event.benchmark, event.direction, event.after] for event in events}
-    for address, facts in old.items():
-        if address in listed or len(facts) != 3:
+    for address, facts in old.items() if isinstance(old, dict) else ():
+        sound = isinstance(facts, list) and len(facts) == 3 and _ADDRESS.fullmatch(address)
+        if address in listed or not sound:
             continue
         benchmark, direction, after = map(str, facts)
         near = [event for event in events if event.benchmark == benchmark]

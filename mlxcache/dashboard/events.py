@@ -30,7 +30,7 @@ class Event:
 
     `rows` are the rows of `change_points`, the largest first; before and after the narrowest range that all
     of them allow. `address` is where its page is, relative to the site, without a suffix. `retired` says that
-    no series on which it stands is measured any more.
+    no series on which it stands, or stood, is measured any more.
     """
 
     benchmark: str
@@ -82,13 +82,18 @@ class Event:
     @property
     def word(self) -> str:
         """What happened to it: slower, faster, larger, ... as its unit says."""
-        worse, better = _WORDS.get(str(self.lead["unit"]), ("worse", "better"))
-        return worse if self.is_regression else better
+        return change_word(str(self.lead["unit"]), self.direction)
 
     @property
     def range_commits(self) -> int:
         """How many commits the range holds; 0 if that is unknown."""
         return min((int(row["range_commits"]) for row in self.rows if row["range_commits"]), default=0)
+
+
+def change_word(unit: str, direction: str) -> str:
+    """What happened to a value of this unit: slower, smaller, better, ..."""
+    worse, better = _WORDS.get(unit, ("worse", "better"))
+    return worse if direction == "regression" else better
 
 
 def state_word(state: str, direction: str) -> str:
@@ -143,6 +148,7 @@ def _event(rows: list[Row], retired: frozenset[int]) -> Event:
         )
 
     ordered = sorted(rows, key=rank)
+    last_standing = [row for row in rows if row["state"] != "recovered"] or rows
     name = f"{slug(benchmark)}-{slug(after, 8)}-{digest(benchmark, direction, after)}"
     return Event(
         benchmark,
@@ -153,7 +159,7 @@ def _event(rows: list[Row], retired: frozenset[int]) -> Event:
         int(last["before_index"]),
         int(first["after_index"]),
         f"changes/{name}",
-        all(int(row["series"]) in retired for row in rows if row["state"] != "recovered"),
+        all(int(row["series"]) in retired for row in last_standing),
     )
 
 

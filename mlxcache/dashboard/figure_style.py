@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure, SubFigure
 
 Theme = Literal["light", "dark"]
 
@@ -47,6 +49,20 @@ def palette(theme: str) -> Palette:
     if theme not in PALETTES:
         raise ValueError(f"theme is {theme!r}; expected 'light' or 'dark'")
     return PALETTES[theme]
+
+
+def blank(colours: Palette, width: float, height: float) -> Figure:
+    """A figure without axes, in inches; it belongs to nobody's list of open figures."""
+    figure = Figure(figsize=(width, height), layout="constrained", facecolor=colours.background)
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def legend_below(figure: Figure | SubFigure, colours: Palette) -> None:
+    """Names of all that is drawn, beneath the axes."""
+    legend = figure.legend(fontsize=7.5, frameon=False, ncols=2, loc="outside lower center")
+    for text in legend.get_texts():
+        text.set_color(colours.text)
 
 
 def style(axes: Axes, colours: Palette) -> None:

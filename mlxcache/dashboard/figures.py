@@ -11,18 +11,17 @@ colour-blind eyes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from mlxcache.dashboard.events import state_word
-from mlxcache.dashboard.figure_style import PLAIN, Palette, Theme, palette, style
+from mlxcache.dashboard.figure_style import PLAIN, Palette, Theme, blank, palette, style
 from mlxcache.dashboard.history_figures import (
     noise_figure,
     options_figure,
@@ -32,6 +31,7 @@ from mlxcache.dashboard.history_figures import (
     releases_figure,
     scaling_figure,
 )
+from mlxcache.dashboard.plain_text import cut
 from mlxcache.dashboard.units import format_change, format_value
 
 __all__ = [
@@ -44,6 +44,8 @@ __all__ = [
     "releases_figure",
     "scaling_figure",
 ]
+
+_LINE: Final = 105  # characters that fit the title
 
 
 @rc_context(PLAIN)
@@ -68,10 +70,7 @@ def change_figure(
     if history.empty:
         raise ValueError(f"no values of {row['benchmark']!r} on {row['machine']!r} in the table")
     control = _control(df, row)
-    figure = Figure(
-        figsize=(9.0, 4.8 if control.empty else 5.8), layout="constrained", facecolor=colours.background
-    )
-    FigureCanvasAgg(figure)
+    figure = blank(colours, 9.0, 4.8 if control.empty else 5.8)
     if control.empty:
         main, below = figure.add_subplot(), None
     else:
@@ -182,19 +181,15 @@ def _draw_levels(axes: Axes, row: Mapping[str, Any], history: pd.DataFrame, colo
     )
 
 
-def _short(text: str, limit: int = 105) -> str:
-    return text if len(text) <= limit else f"{text[: limit - 1]}…"
-
-
 def _title(row: Mapping[str, Any]) -> str:
     params = f"({row['params']})" if row["params"] else ""
     interval = f"{format_change(row['magnitude_low'])} to {format_change(row['magnitude_high'])}"
     state = state_word(str(row["state"]), str(row["direction"]))
     state += " (confirmed)" if row["state"] == "recovered" and row["confirmed"] else ""
-    where = _short(f"{row['machine']}, {row['env']}")
+    where = cut(f"{row['machine']}, {row['env']}", _LINE)
     divided = f", judged after division by {row['control']}" if row["control"] else ""
     return (
-        f"{_short(str(row['benchmark']) + params)}\n{where}\n"
+        f"{cut(str(row['benchmark']) + params, _LINE)}\n{where}\n"
         f"{state}, confidence {row['confidence']:.2f}, 95 % interval {interval}{divided}"
     )
 

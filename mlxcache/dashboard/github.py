@@ -54,7 +54,10 @@ class GitHub:
                 raise GitHubError(f"the run's title {run.get('display_title')!r} names no pull request")
             found = self._api(f"repos/{self.repository}/pulls/{match[1]}")
             return PullRequest(int(match[1]), str(found["head"]["sha"]))
-        owner = str(run["head_repository"]["owner"]["login"])
+        source = run.get("head_repository")
+        if source is None:
+            raise MovedOnError("the fork that the run's commit came from is gone, and its pull request is closed")
+        owner = str(source["owner"]["login"])
         query = {"state": "open", "head": f"{owner}:{run['head_branch']}", "per_page": "100"}
         pulls = self._api(f"repos/{self.repository}/pulls", query)
         numbers = [int(pull["number"]) for pull in pulls if pull["head"]["sha"] == run["head_sha"]]
@@ -70,7 +73,7 @@ class GitHub:
         mine = [
             old
             for old in self._pages(f"repos/{self.repository}/issues/{number}/comments")
-            if marker in str(old.get("body")) and old["user"]["login"] == BOT
+            if marker in str(old.get("body")) and _is_ours(old)
         ]
         if mine:
             self._send("PATCH", f"repos/{self.repository}/issues/comments/{mine[0]['id']}", {"body": body})
@@ -92,7 +95,7 @@ class GitHub:
         return [
             {"number": issue["number"], "title": issue["title"], "body": issue.get("body") or ""}
             for issue in found
-            if "pull_request" not in issue and issue["user"]["login"] == BOT
+            if "pull_request" not in issue and _is_ours(issue)
         ]
 
     def open_issue(self, title: str, body: str, label: str) -> None:
@@ -121,6 +124,11 @@ class GitHub:
 
     def _send(self, method: str, path: str, content: Mapping[str, Any]) -> None:
         _gh(["api", "--method", method, path, "--input", "-"], json.dumps(content))
+
+
+def _is_ours(post: Mapping[str, Any]) -> bool:
+    user = post.get("user")  # none where the account is gone
+    return user is not None and user["login"] == BOT
 
 
 def _gh(arguments: Sequence[str], text: str = "") -> str:

@@ -12,13 +12,12 @@ import numpy as np
 import pandas as pd
 from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from mlxcache.dashboard import suite_data, suite_figures
 from mlxcache.dashboard.explorer_data import environment_requirements
-from mlxcache.dashboard.figure_style import MARKERS, PLAIN, Palette, Theme, palette, style
+from mlxcache.dashboard.figure_style import MARKERS, PLAIN, Palette, Theme, blank, legend_below, palette, style
 from mlxcache.dashboard.plain_text import short
 from mlxcache.dashboard.quality import machine_noise
 from mlxcache.dashboard.releases import release_key
@@ -35,15 +34,12 @@ def overview_figure(
     """A small plot for each benchmark: its longest series, with the changes that were found in it."""
     colours = palette(theme)
     store = SeriesStore(df)
-    longest = [
-        max(positions, key=lambda p: (int(store.stops[p] - store.starts[p]), -p))
-        for positions in store.by_benchmark.values()
-    ]
+    longest = [store.longest(positions) for positions in store.by_benchmark.values()]
     if not longest:
         return _empty(colours, "no values in this table")
     shown = sorted(longest, key=lambda p: -int(store.stops[p] - store.starts[p]))[:most]
     rows = -(-len(shown) // _COLUMNS)
-    figure = _figure(colours, 11.0, 0.5 + 1.5 * rows)
+    figure = blank(colours, 11.0, 0.5 + 1.5 * rows)
     panels = figure.subplots(rows, _COLUMNS, squeeze=False).ravel()
     by_series = {} if changes is None else dict(list(changes.groupby("series")))
     for axes, position in zip(panels, shown, strict=False):
@@ -86,7 +82,7 @@ def releases_figure(df: pd.DataFrame, package: str = "mlx", *, most: int = 12, t
     if not lines:
         return _empty(colours, f"no series was measured on two releases of {package}")
     order = sorted({version for line in lines.values() for version in line}, key=release_key)
-    figure = _figure(colours, 9.0, 4.6)
+    figure = blank(colours, 9.0, 4.6)
     axes = figure.add_subplot()
     style(axes, colours)
     axes.axhline(0, color=colours.grid, lw=1)
@@ -102,9 +98,7 @@ def releases_figure(df: pd.DataFrame, package: str = "mlx", *, most: int = 12, t
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:+.0f} %"))
     axes.set_xlabel(f"release of {package}", color=colours.text, fontsize=9)
     axes.set_title("change since the oldest release", loc="left", color=colours.text, fontsize=10.5)
-    legend = figure.legend(fontsize=7.5, frameon=False, ncols=2, loc="outside lower center")
-    for text in legend.get_texts():
-        text.set_color(colours.text)
+    legend_below(figure, colours)
     return figure
 
 
@@ -143,7 +137,7 @@ def noise_figure(df: pd.DataFrame, *, theme: Theme = "light") -> Figure:
         rows += [(f"{name}: {short(c, 30)}", s, "^", colours.control) for c, s in noise.controls.items()]
     if not rows:
         return _empty(colours, "too few values to tell the noise")
-    figure = _figure(colours, 9.0, 0.9 + 0.3 * len(rows))
+    figure = blank(colours, 9.0, 0.9 + 0.3 * len(rows))
     axes = figure.add_subplot()
     style(axes, colours)
     for i, (_, share, marker, colour) in enumerate(rows):
@@ -206,14 +200,8 @@ def _newest(df: pd.DataFrame, benchmarks: Sequence[str]) -> list[tuple[str, str,
 
 
 def _empty(colours: Palette, text: str) -> Figure:
-    figure = _figure(colours, 6.0, 1.2)
+    figure = blank(colours, 6.0, 1.2)
     axes = figure.add_subplot()  # a notebook shows no figure without axes
     axes.set_axis_off()
     axes.text(0.0, 0.5, text, color=colours.text, va="center")
-    return figure
-
-
-def _figure(colours: Palette, width: float, height: float) -> Figure:
-    figure = Figure(figsize=(width, height), layout="constrained", facecolor=colours.background)
-    FigureCanvasAgg(figure)
     return figure

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal
 
 import pandas as pd
 
+from mlxcache.dashboard.events import change_word
 from mlxcache.dashboard.markdown import block, clipped, code, one_line, plain, table
 from mlxcache.dashboard.report import before_after, interval, label
 from mlxcache.dashboard.units import format_change
@@ -75,22 +76,26 @@ def plan(
         met.add(issue.number)
         if (issue.title, issue.body.strip()) != (title, body.strip()):
             actions.append(Action("update", issue.number, title, body))
-    back = {_digest(row): row for row in recovered.to_dict("records")}
+    back = [(str(row["after"]), _digest(row), str(row["recovered_at"])) for row in recovered.to_dict("records")]
     for issue in known:
-        if issue.number in met or not issue.series <= set(back):
+        # A series may have recovered from another change before.
+        own = {name: where for after, name, where in back if _is_near(after, issue.after, order)}
+        if issue.number in met or not issue.series <= own.keys():
             continue
-        when = sorted({back[name]["recovered_at"] for name in issue.series})
+        when = sorted({own[name] for name in issue.series})
         told = f"Recovered at {', '.join(code(commit[:10]) for commit in when)}.\n\n"
         actions.append(Action("close", issue.number, issue.title, told + issue.body))
     return actions
 
 
 def _same(issue: _Known, after: str, series: frozenset[str], order: Mapping[str, int]) -> bool:
-    if not issue.series & series:
-        return False
-    if issue.after == after:
+    return bool(issue.series & series) and _is_near(issue.after, after, order)
+
+
+def _is_near(one: str, other: str, order: Mapping[str, int]) -> bool:
+    if one == other:
         return True
-    places = order.get(issue.after), order.get(after)
+    places = order.get(one), order.get(other)
     return places[0] is not None and places[1] is not None and abs(places[0] - places[1]) <= _NEAR
 
 
@@ -119,8 +124,9 @@ def _text(after: str, rows: pd.DataFrame, page: str) -> tuple[str, str]:
     first = found[0]
     more = f" and {len(found) - 1} more" if len(found) > 1 else ""
     # A title is plain text: nothing in it is markup, but a mention would still call somebody.
-    name = clipped(label(first), 90).replace("@", "@\N{ZERO WIDTH NON-JOINER}")
-    title = f"Slower since {after[:10]}: {name} {format_change(first['magnitude'])}{more}"
+    name = clipped(one_line(label(first)), 90).replace("@", "@\N{ZERO WIDTH NON-JOINER}")
+    word = change_word(str(first["unit"]), "regression").capitalize()
+    title = f"{word} since {after[:10]}: {name} {format_change(first['magnitude'])}{more}"
     span = int(first["range_commits"])
     where = f"between {code(first['before'][:10])} and {code(after[:10])}" + (f", {span} commits" * (span > 1))
     cells = [

@@ -1,7 +1,8 @@
 """The folder of a site: writes what differs, forgets what is gone, touches nothing that is not its own.
 
 A list of what was written lies in the folder. The next build skips a file whose content is the same, need not
-even draw a figure whose key is the same, and removes files that no page has any more.
+even draw a figure whose key is the same, and removes files that no page has any more. Until a build is done, a
+journal beside the list says of which files the list no longer tells the truth.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
+from mlxcache.history.atomic import Part
+
 LIST_NAME: Final = ".mlxcache-site.json"
+JOURNAL_NAME: Final = ".mlxcache-site.journal"
 _VERSION: Final = 1
 
 
@@ -39,7 +43,9 @@ class Output:
             folder.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError):
             raise SiteError(f"--out: {folder} is a file; expected a folder, new or of an earlier build") from None
-        self.old_notes, self._old = self._read_list()
+        self.old_notes, listed = self._read_list()
+        listed |= dict.fromkeys(self._read_journal(), "")  # no file's digest or key: it is written anew
+        self._old = {path: digest for path, digest in listed.items() if _is_inside(path)}
         if not self._old and (folder / "index.html").exists():
             raise SiteError(
                 f"--out: {folder} has an index.html that this command did not write; give a folder that is new, "
@@ -83,8 +89,8 @@ class Output:
             with contextlib.suppress(OSError):
                 self._place(path).unlink()
         listed = {"version": _VERSION, "notes": self.notes, "files": dict(sorted(self._files.items()))}
-        content = json.dumps(listed, separators=(",", ":")).encode()
-        self._write(LIST_NAME, content)
+        self._replace(LIST_NAME, json.dumps(listed, separators=(",", ":")).encode())
+        self._place(JOURNAL_NAME).unlink(missing_ok=True)
 
     @property
     def n_bytes(self) -> int:
@@ -103,20 +109,22 @@ class Output:
         return self.folder / path
 
     def _write(self, path: str, content: bytes) -> None:
+        journal = os.open(self._place(JOURNAL_NAME), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        try:
+            os.write(journal, f"{json.dumps(path)}\n".encode())
+        finally:
+            os.close(journal)
+        self._replace(path, content)
+
+    def _replace(self, path: str, content: bytes) -> None:
         # No fsync: a site that a crash cut short is built again, and thousands of files would take minutes.
         target = self._place(path)
         parent = os.path.dirname(path)  # noqa: PTH120
         if parent not in self._folders:
             target.parent.mkdir(parents=True, exist_ok=True)
             self._folders.add(parent)
-        part = target.with_name(f".{target.name}.{os.getpid()}.part")
-        try:
-            part.write_bytes(content)
-            os.replace(part, target)  # noqa: PTH105
-        except BaseException:
-            with contextlib.suppress(OSError):
-                part.unlink()
-            raise
+        with Part(target) as file:
+            file.write(content)
 
     def _read_list(self) -> tuple[dict[str, Any], dict[str, str]]:
         try:
@@ -125,10 +133,18 @@ class Output:
                 # Still ours: everything is written anew, what is gone is removed.
                 return {}, dict.fromkeys(map(str, listed["files"]), "")
             files = {str(path): str(digest) for path, digest in listed["files"].items()}
-            inside = {path: digest for path, digest in files.items() if _is_inside(path)}
-            return dict(listed["notes"]), inside
+            return dict(listed["notes"]), files
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return {}, {}
+
+    def _read_journal(self) -> list[str]:
+        """What a build wrote that did not finish."""
+        paths = []
+        with contextlib.suppress(OSError):
+            for line in self._place(JOURNAL_NAME).read_bytes().splitlines():
+                with contextlib.suppress(ValueError):  # the last line may be cut short
+                    paths.append(str(json.loads(line)))
+        return paths
 
 
 def _is_inside(path: str) -> bool:

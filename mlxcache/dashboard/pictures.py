@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 import matplotlib
 from matplotlib.figure import Figure
 
-from mlxcache.dashboard import figure_style, figures, suite_figures, units
+from mlxcache.dashboard import events, figure_style, figures, plain_text, suite_figures, units
 from mlxcache.dashboard.figure_style import Theme
 from mlxcache.dashboard.output import Output
 
@@ -76,7 +76,7 @@ def recolour(svg: bytes) -> bytes:
 @cache
 def _drawing_code() -> bytes:
     """What decides how figures look; a new version of it draws them anew."""
-    modules = (figures, figure_style, suite_figures, units)
+    modules = (events, figure_style, figures, plain_text, suite_figures, units)
     return b"".join([*(Path(str(m.__file__)).read_bytes() for m in modules), matplotlib.__version__.encode()])
 
 

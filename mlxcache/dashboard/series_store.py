@@ -87,6 +87,10 @@ class SeriesStore:
             commits, low, high = names, low[first], high[first]
         return Series(self.keys[position], commits, values, low, high)
 
+    def longest(self, positions: Sequence[int]) -> int:
+        """The first of those of these series that have the most rows."""
+        return max(positions, key=lambda p: (int(self.stops[p] - self.starts[p]), -p))
+
     def newest_value(self, position: int) -> float:
         """The last of a series' values."""
         return float(self._value[self._rows[self.stops[position] - 1]])

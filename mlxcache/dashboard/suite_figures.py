@@ -8,12 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from mlxcache.dashboard.figure_style import MARKERS, PLAIN, Palette, Theme, palette, style
+from mlxcache.dashboard.figure_style import MARKERS, PLAIN, Palette, Theme, blank, legend_below, palette, style
 from mlxcache.dashboard.plain_text import short
 from mlxcache.dashboard.suite_data import Curve, HeatMap, Race
 from mlxcache.dashboard.units import format_value
@@ -28,7 +27,7 @@ def ratio_figure(content: HeatMap, *, theme: Theme = "light") -> Figure:
     """Ratios with their numbers; the sign of what differs from 1 is a triangle as well as a colour."""
     colours = palette(theme)
     height = 1.3 + 0.55 * max(1, len(content.rows))
-    figure = _figure(colours, max(4.5, 1.8 + 1.25 * len(content.columns)), height)
+    figure = blank(colours, max(4.5, 1.8 + 1.25 * len(content.columns)), height)
     axes = figure.add_subplot()
     grid = np.full((len(content.rows), len(content.columns)), np.nan)
     for i, row in enumerate(content.rows):
@@ -65,7 +64,7 @@ def race_figure(content: Sequence[Race], *, theme: Theme = "light") -> Figure:
     """Caches that do the same work, one panel a kind of work, each on a scale that begins at 0."""
     colours = palette(theme)
     rows = sum(len(race.entries) + 1 for race in content)
-    figure = _figure(colours, 9.0, 0.8 + 0.34 * rows)
+    figure = blank(colours, 9.0, 0.8 + 0.34 * rows)
     panels = figure.subplots(len(content), 1, squeeze=False, height_ratios=[len(r.entries) for r in content])[:, 0]
     for axes, race in zip(panels, content, strict=True):
         style(axes, colours)
@@ -100,7 +99,7 @@ def race_figure(content: Sequence[Race], *, theme: Theme = "light") -> Figure:
 def curve_figure(content: Sequence[Curve], *, theme: Theme = "light") -> Figure:
     """One benchmark against one parameter, a line for each set of the other parameters; both axes logarithmic."""
     colours = palette(theme)
-    figure = _figure(colours, 6.4, 4.4)
+    figure = blank(colours, 6.4, 4.4)
     axes = figure.add_subplot()
     style(axes, colours)
     _draw_curves(axes, content, colours)
@@ -131,9 +130,7 @@ def _draw_curves(axes: Axes, content: Sequence[Curve], colours: Palette) -> None
     if any(curve.fixed for curve in content):
         figure = axes.get_figure(root=True)
         assert figure is not None
-        legend = figure.legend(fontsize=7.5, frameon=False, ncols=2, loc="outside lower center")
-        for text in legend.get_texts():
-            text.set_color(colours.text)
+        legend_below(figure, colours)
 
 
 def _round_levels(low: float, high: float, unit: str) -> list[float]:
@@ -146,9 +143,3 @@ def _round_levels(low: float, high: float, unit: str) -> list[float]:
     inside = [[level for level in scale if low <= level <= high] for scale in scales]
     fitting = [levels for levels in inside if len(levels) <= _MOST_LEVELS]
     return fitting[-1] if fitting else inside[0][:: math.ceil(len(inside[0]) / _MOST_LEVELS)]
-
-
-def _figure(colours: Palette, width: float, height: float) -> Figure:
-    figure = Figure(figsize=(width, height), layout="constrained", facecolor=colours.background)
-    FigureCanvasAgg(figure)
-    return figure

@@ -193,12 +193,14 @@ def _peer_row(
 ) -> list[Cell]:
     over = value / own if own else None
     share = race.limit / value if race.limit else None
+    known = math.isfinite(low) and math.isfinite(high)
+    between = f"{format_value(low, race.unit)} to {format_value(high, race.unit)}" if known else "none"
     return [
         Cell(short(shown.machine, 40), shown.machine),
         Cell(short(race.title, 60), race.title),
         Cell(name),
         number(format_value(value, race.unit), value),
-        Cell(f"{format_value(low, race.unit)} to {format_value(high, race.unit)}", f"{low} to {high}", "number"),
+        Cell(between, f"{low} to {high}" if known else "", "number"),
         number(f"{TIMES}{over:.3g}" if over else "", over),
         number(f"{share:.0%}" if share else "", share),
     ]

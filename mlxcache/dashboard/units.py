@@ -19,6 +19,8 @@ def format_value(value: float, unit: str) -> str:
     size = abs(float(f"{value:.3g}"))
     scale, name = next(((s, n) for s, n in scales if size >= s), scales[-1])
     shown = float(f"{value / scale:.3g}")
+    if shown and not 1e-6 <= abs(shown) < 1e9:
+        return f"{shown:.3g} {name}"  # nothing that runs: hundreds of zeros would tell no more
     digits = max(0, 2 - math.floor(math.log10(abs(shown)))) if shown else 0
     return f"{shown:.{digits}f} {name}"
 

@@ -102,16 +102,21 @@ class Helpers:
 
     def _ask(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
         try:
+            question = pickle.dumps((function, arguments), pickle.HIGHEST_PROTOCOL)
             if not hasattr(self._own, "process"):
                 self._own.process = start_python(__name__)
                 self._processes.append(self._own.process)
-            process: subprocess.Popen[bytes] = self._own.process
-            assert process.stdin is not None
-            assert process.stdout is not None
-            process.stdin.write(pickle.dumps((function, arguments), pickle.HIGHEST_PROTOCOL))
+        except Exception as error:
+            raise HelperError(str(error)) from error
+        process: subprocess.Popen[bytes] = self._own.process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(question)
             process.stdin.flush()
             fine, result = pickle.load(process.stdout)
         except Exception as error:
+            process.kill()  # what is left of this answer must not be taken for the next one
             raise HelperError(str(error)) from error
         if not fine:
             raise HelperError(result)
@@ -134,11 +139,14 @@ class Helpers:
 
 
 def start_python(module: str, output: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
-    """Run a module of this package in another interpreter, with a pipe to it; OSError where there is none."""
+    """Run a module of this package in another interpreter, with a pipe to it; OSError where there is none.
+
+    It imports nothing from the working directory, which may be the checkout of any project.
+    """
     root = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
     return subprocess.Popen(
-        [sys.executable, "-m", module],
+        [sys.executable, "-P", "-m", module],
         stdin=subprocess.PIPE,
         stdout=output,
         stderr=subprocess.DEVNULL,
@@ -165,12 +173,10 @@ def main() -> None:
         os.dup2(2, 1)  # what a function prints is no answer
         with contextlib.suppress(EOFError, BrokenPipeError):
             while True:
+                # A question that cannot be read ends this process: nobody knows where the next one begins.
+                function, arguments = pickle.load(questions)
                 try:
-                    function, arguments = pickle.load(questions)
-                    answer = (True, function(*arguments))
-                    content = pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
-                except EOFError:
-                    break
+                    content = pickle.dumps((True, function(*arguments)), pickle.HIGHEST_PROTOCOL)
                 except Exception as error:  # noqa: BLE001  # whatever it is: the caller does it itself
                     content = pickle.dumps((False, repr(error)))
                 answers.write(content)

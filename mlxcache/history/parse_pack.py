@@ -8,12 +8,10 @@ by sums, and as good as none where anything is odd.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import mmap
 import os
 import struct
-import tempfile
 import zlib
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -27,6 +25,7 @@ import numpy.typing as npt
 
 from mlxcache.history.asv_columns import Head, ParsedFile
 from mlxcache.history.asv_json import Fault
+from mlxcache.history.atomic import Part
 
 # One number a value; the last ones are one a row.
 _COLUMNS: Final = (
@@ -134,9 +133,8 @@ class PackWriter:
     """
 
     def __init__(self, path: Path, code: bytes, files: Sequence[ParsedFile]) -> None:
-        self._path = path
         self._code = code
-        self._part = ""
+        self._part: Part | None = None
         self._columns: list[list[Any]] = []
         layouts: dict[bytes, int] = {}
         listed = []
@@ -148,39 +146,39 @@ class PackWriter:
         self._about = {"files": listed, "layouts": list(map(len, layouts))}
         try:
             # No fsync: a pack that a crash cut short fails its checks.
-            descriptor, self._part = tempfile.mkstemp(dir=path.parent, suffix=".part")
-            with os.fdopen(descriptor, "wb") as target:
-                target.write(bytes(_PREFIX.size))
-                for name, kind in (*_COLUMNS, *_ROW_COLUMNS):
-                    content = np.concatenate([getattr(file, name) for file in files])
-                    self._columns.append(_write_column(target, name, content.astype(kind, copy=False)))
-                texts = np.frombuffer(b"".join(layouts), np.uint8)
-                self._columns.append(_write_column(target, _LAYOUTS, texts))
+            self._part = Part(path, 0o600)
+            target = self._part.file
+            target.write(bytes(_PREFIX.size))
+            for name, kind in (*_COLUMNS, *_ROW_COLUMNS):
+                content = np.concatenate([getattr(file, name) for file in files])
+                self._columns.append(_write_column(target, name, content.astype(kind, copy=False)))
+            texts = np.frombuffer(b"".join(layouts), np.uint8)
+            self._columns.append(_write_column(target, _LAYOUTS, texts))
         except OSError:
             self._give_up()
 
     def finish(self, derived: Mapping[str, Column]) -> None:
         """Add columns of the table that was made of just these files, in this order."""
-        if not self._part:
+        if self._part is None:
             return
         try:
-            with Path(self._part).open("r+b") as target:
-                target.seek(0, os.SEEK_END)
-                columns = [_write_column(target, f"{_DERIVED}{name}", derived[name]) for name in derived]
-                about = {**self._about, "columns": [*self._columns, *columns]}
-                text = json.dumps(about, separators=(",", ":")).encode()
-                start = target.tell()
-                target.write(text)
-                target.seek(0)
-                target.write(_PREFIX.pack(_MAGIC, self._code, zlib.crc32(text), start, len(text)))
-            os.replace(self._part, self._path)  # noqa: PTH105
+            target = self._part.file
+            target.seek(0, os.SEEK_END)
+            columns = [_write_column(target, f"{_DERIVED}{name}", derived[name]) for name in derived]
+            about = {**self._about, "columns": [*self._columns, *columns]}
+            text = json.dumps(about, separators=(",", ":")).encode()
+            start = target.tell()
+            target.write(text)
+            target.seek(0)
+            target.write(_PREFIX.pack(_MAGIC, self._code, zlib.crc32(text), start, len(text)))
+            self._part.replace()
         except OSError:
             self._give_up()
 
     def _give_up(self) -> None:
-        with contextlib.suppress(OSError):
-            os.unlink(self._part)  # noqa: PTH108
-        self._part = ""
+        if self._part is not None:
+            self._part.drop()
+        self._part = None
 
 
 def _write_column(target: BinaryIO, name: str, content: Column) -> list[Any]:

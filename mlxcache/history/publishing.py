@@ -21,6 +21,8 @@ from mlxcache.history.merge import MergeReport, merge
 _AUTHOR: Final = ("-c", "user.name=mlxcache", "-c", "user.email=mlxcache@users.noreply.github.com")
 # Git's words for "somebody pushed before you".
 _REJECTED: Final = ("[rejected]", "[remote rejected]", "fetch first", "non-fast-forward", "cannot lock ref")
+# And for what trying again does not change: a hook, a rule, or a clone that works on the branch.
+_REFUSED: Final = ("declined", "denied", "currently checked out")
 
 
 class PublishError(RuntimeError):
@@ -98,9 +100,11 @@ def _pushed(tree: Path, remote: str, branch: str) -> bool:
     done = _run(tree, "push", "--quiet", "--no-verify", remote, f"HEAD:refs/heads/{branch}")
     if done.ok:
         return True
-    if any(word in done.complaint for word in _REJECTED):
+    refused = [line for line in done.complaint.splitlines() if any(word in line for word in _REFUSED)]
+    if not refused and any(word in done.complaint for word in _REJECTED):
         return False
-    raise PublishError(f"git push to {branch} on {remote} failed: {done.complaint.splitlines()[-1:]}")
+    reason = refused[-1].strip() if refused else done.reason
+    raise PublishError(f"git push to {branch} on {remote} failed: {reason}; the shards are as they were")
 
 
 def _run(folder: str | os.PathLike[str], *arguments: str) -> GitReply:

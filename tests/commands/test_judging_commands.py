@@ -126,6 +126,20 @@ def test_an_empty_results_folder_is_no_regression_and_no_success(project: list[s
     assert "no values in empty" in capsys.readouterr().err
 
 
+def test_results_that_all_failed_are_no_success(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A benchmark that gives no value on any commit says nothing about regressions."""
+    folder = tmp_path / "results" / "m1"
+    folder.mkdir(parents=True)
+    (folder / "machine.json").write_text('{"machine": "m1", "version": 1}')
+    content = {
+        "commit_hash": "a" * 40, "env_name": "e", "date": 1, "params": {"machine": "m1"}, "version": 2,
+        "result_columns": ["result"], "results": {"b.time_x": [[None]]},
+    }  # fmt: skip
+    (folder / "aaaaaaaa-e.json").write_text(json.dumps(content))
+    assert main(["regressions", "--results", str(tmp_path / "results")]) == 2
+    assert "no values in" in capsys.readouterr().err
+
+
 def test_compare_finds_what_head_did(project: list[str], capsys: Any) -> None:
     """Across the step: regression, status 1. After it: no regression, and the old one is base's."""
     assert main(["compare", project[15], project[25]]) == 1

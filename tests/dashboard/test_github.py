@@ -13,7 +13,7 @@ import pytest
 
 from mlxcache.cli import main
 from mlxcache.dashboard.comparison_report import NotDone, to_json
-from mlxcache.dashboard.github import BOT, GitHub, GitHubError, PullRequest
+from mlxcache.dashboard.github import BOT, GitHub, GitHubError, MovedOnError, PullRequest
 from mlxcache.dashboard.notifications import plan
 from mlxcache.dashboard.verdict import marker
 
@@ -86,6 +86,15 @@ def test_a_forks_pull_request_is_found_by_its_commit(gh: Gh) -> None:
     gh.answers(pulls=[{"number": 7, "head": {"sha": "d" * 40}}])
     with pytest.raises(GitHubError, match="0 open pull requests have cccccccccc as their head"):
         GitHub("o/r").pull_request_of(RUN)
+
+
+def test_accounts_that_are_gone_are_nobody(gh: Gh) -> None:
+    """A deleted fork has no open pull request, and a deleted user's comment is not ours."""
+    with pytest.raises(MovedOnError, match="the fork that the run's commit came from is gone"):
+        GitHub("o/r").pull_request_of({**RUN, "head_repository": None})
+    gh.answers(issues__7__comments=[{"id": 1, "user": None, "body": marker()}])
+    GitHub("o/r").comment(7, "new", marker())
+    assert gh.changes() == [("POST", "repos/o/r/issues/7/comments", {"body": "new"})]
 
 
 def test_a_run_by_hand_names_its_pull_request(gh: Gh) -> None:
@@ -248,6 +257,23 @@ def test_a_recovered_change_closes_its_issue() -> None:
     assert (closed.kind, closed.number) == ("close", 5)
     assert closed.body.startswith("Recovered at `dddddddddd`.")
     assert planned([], [as_issue(opened)]) == []
+
+
+def test_a_series_that_recovered_from_another_change_closes_nothing() -> None:
+    """The issue's own change is what has to be gone, and it is not listed for the moment."""
+    (opened,) = planned([change("d" * 40)])
+    before = change("b" * 40, state="recovered", recovered_at="c" * 40)
+    assert planned([before], [as_issue(opened)]) == []
+    assert planned([before, change("d" * 40)], [as_issue(opened)]) == []
+    after = change("d" * 40, state="recovered", recovered_at="e" * 40)
+    (closed,) = planned([before, after], [as_issue(opened)])
+    assert closed.body.startswith("Recovered at `eeeeeeeeee`.")
+
+
+def test_the_title_of_an_issue_is_one_line_in_the_words_of_the_unit() -> None:
+    """A name with a line break would differ from what GitHub keeps, and memory does not get slower."""
+    (action,) = planned([change(benchmark="m.peakmem_\nx", unit="bytes")])
+    assert action.title == "Larger since bbbbbbbbbb: m.peakmem_ x +10.0 %"
 
 
 def test_issues_that_are_not_ours_to_read_are_left_alone() -> None:

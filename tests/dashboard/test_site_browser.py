@@ -11,6 +11,7 @@ import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
+from mlxcache.dashboard.pages import TIMES
 from mlxcache.dashboard.site import build_site
 from tests.dashboard.site_trees import judged, write_file
 
@@ -210,6 +211,28 @@ def test_hostile_names_stay_text(browser: Any, hostile: Path) -> None:
             option.click()
     browser.wait("document.querySelectorAll('#chosen li').length >= 2")
     assert browser.run("return document.querySelectorAll('#chart img, #chart script').length") == 0
+
+
+def test_the_explorer_writes_a_change_as_other_pages_do(browser: Any, story: Path) -> None:
+    """In percent, and as a factor from a doubling on; what is not known is no zero."""
+    browser.open(story / "explorer.html")
+    shown = browser.run("return [0.296, -0.25, 1, 98.765, null].map(Chart.amount)")
+    assert shown == ["29.6 %", "25.0 %", f"{TIMES}2", f"{TIMES}99.8", "n/a"]
+
+
+def test_paper_is_white_whatever_the_screen_is(browser: Any, story: Path) -> None:
+    """A page of the dark theme prints dark text and the light figure."""
+    browser.open(_change_page(story), dark=True)
+    dark = {"name": "prefers-color-scheme", "value": "dark"}
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print", "features": [dark]})
+    assert browser.run("return document.documentElement.dataset.theme") == "dark"
+    colour = browser.run("return getComputedStyle(document.body).color")
+    assert sum(map(int, re.findall(r"\d+", colour)[:3])) < 300
+    shown = browser.run(
+        "return [...document.querySelectorAll('.picture img')].filter(i => i.offsetWidth).map(i => i.className)"
+    )
+    assert shown == ["in-light"]
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": [dark]})
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])

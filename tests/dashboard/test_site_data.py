@@ -32,6 +32,7 @@ from mlxcache.dashboard.site import build_site
 from mlxcache.dashboard.sparkline import sparkline
 from mlxcache.dashboard.suite_figures import curve_figure, race_figure, ratio_figure
 from mlxcache.dashboard.suite_pages import heat_class, suite_sections
+from mlxcache.history import change_points
 from mlxcache.history.helpers import Helpers
 from tests.dashboard.site_trees import (
     SUITE,
@@ -358,6 +359,16 @@ def test_peers_run_with_the_limit_where_it_was_measured(suite: pd.DataFrame) -> 
     assert [entry[0] for entry in found[0].entries] == ["bare", "mlxcache", "KVCache"]
     assert found[0].limit == pytest.approx(0.25e-4)
     assert found[1].limit is None
+
+
+def test_peers_without_an_interval_have_none(suite: pd.DataFrame, tmp_path: Path) -> None:
+    """Neither the page nor its CSV file makes one up."""
+    df = suite.assign(ci_low=math.nan, ci_high=math.nan)
+    build_site(df, change_points(df, cache=False), tmp_path)
+    text = (tmp_path / "csv" / "peers.csv").read_text()
+    assert "mlxcache" in text
+    assert "nan" not in text
+    assert "n/a to n/a" not in (tmp_path / "peers.html").read_text()
 
 
 def test_slopes_tell_flat_from_proportional(suite: pd.DataFrame) -> None:

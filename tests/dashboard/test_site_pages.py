@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from mlxcache.cli import main
-from mlxcache.dashboard.output import LIST_NAME, SiteError
+from mlxcache.dashboard.output import LIST_NAME, Output, SiteError
 from mlxcache.dashboard.site import build_site
 from mlxcache.history import change_points, load, parse_cache
 from mlxcache.history.series_table import lay_out
@@ -79,6 +79,8 @@ def test_changes_are_exported_as_json_and_feed(story: Path) -> None:
     listed = json.loads(_text(story / "changes.json"))["changes"]
     assert {entry["benchmark"] for entry in listed} == {"step.time_work", "bump.time_work", "gain.time_work"}
     assert all((story / entry["page"]).is_file() for entry in listed)
+    assert {entry["state"] for entry in listed} >= {"candidate", "recovered"}
+    assert all(entry["still_measured"] for entry in listed)
     feed = ElementTree.fromstring((story / "feed.xml").read_bytes())
     space = {"a": "http://www.w3.org/2005/Atom"}
     entries = feed.findall("a:entry", space)
@@ -95,6 +97,17 @@ def test_every_figure_is_there_as_svg_and_png(story: Path) -> None:
         for name in (f"{page.stem}.svg", f"{page.stem}-dark.svg", f"{page.stem}.png"):
             assert (page.parent / name).stat().st_size > 1000
             assert name.endswith("-dark.svg") or f'href="{name}"' in _text(page)
+
+
+def test_a_figure_says_in_words_what_is_on_it(story: Path) -> None:
+    """Both pictures do: a screen reader meets only the one whose theme is shown."""
+    pages = [_text(page) for page in _all_pages(story)]
+    texts = [
+        text for page in pages for text in re.findall(r'<img class="in-(?:light|dark)"[^>]* alt="([^"]*)"', page)
+    ]
+    assert len(texts) >= 2
+    assert all(texts)
+    assert sum(page.count("<img ") for page in pages) == len(texts)
 
 
 def test_a_recovered_regression_is_listed_but_not_standing(story: Path) -> None:
@@ -178,6 +191,29 @@ def test_files_that_are_not_ours_stay(tmp_path: Path) -> None:
     with pytest.raises(SiteError, match="did not write"):
         build_site(*judged(results), foreign)
     assert (foreign / "index.html").read_text() == "mine"
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_build_that_was_cut_short_is_made_up_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: bool
+) -> None:
+    """The next one writes what a build into a new folder writes, and leaves nothing of the other behind."""
+    results, site, fresh = write_story(tmp_path / "results"), tmp_path / "site", tmp_path / "fresh"
+    df, changes = judged(results)
+    if not first:
+        build_site(df, changes, site)
+    monkeypatch.setattr(Output, "finish", lambda out: out.text("changes/only-here.html", "<p>x"))
+    none = changes.iloc[:0]
+    none.attrs = changes.attrs
+    build_site(df, none, site, title="Another title")
+    monkeypatch.undo()
+    for folder in (site, fresh):
+        build_site(df, changes, folder)
+    content = [
+        {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+        for folder in (site, fresh)
+    ]
+    assert content[0] == content[1]
 
 
 def test_a_limit_on_figures_draws_what_stands_first(tmp_path: Path) -> None:
@@ -308,6 +344,12 @@ def test_a_damaged_list_of_files_is_no_obstacle(tmp_path: Path) -> None:
     (site / LIST_NAME).write_text(json.dumps(listed))
     build_site(*judged(results), site)
     assert outside.read_text() == "mine"
+    for damage in ({"version": 0}, {"notes": {"changes": {"../../outside": ["a", "b", "c"], "changes/x": 5}}}):
+        listed["files"]["../outside.txt"] = "x"
+        (site / LIST_NAME).write_text(json.dumps({**listed, **damage}))
+        build_site(*judged(results), site)
+        assert outside.read_text() == "mine"
+        assert not (tmp_path.parent / "outside.html").exists()
     (site / LIST_NAME).write_text("[]")
     (site / "index.html").unlink()
     build_site(*judged(results), site)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import operator
 import os
+import statistics
 import time
+from pathlib import Path
 
 import pytest
 
@@ -38,6 +40,46 @@ def test_what_cannot_travel_is_done_here() -> None:
     with Helpers(1) as helpers:
         assert helpers.submit(lambda: os.getpid()).result() == os.getpid()
         assert helpers.submit(os.getpid).result() in {os.getpid(), *(p.pid for p in helpers._processes)}
+
+
+class _Homebody:
+    """An argument that only the process which made it can read."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _at_home, (os.getpid(),)
+
+
+def _at_home(pid: int) -> str:
+    if os.getpid() != pid:
+        raise ImportError("not here")
+    return "home"
+
+
+def test_a_question_that_a_helper_cannot_read_is_answered_here() -> None:
+    """So are all that follow, whatever their length, and none gets the answer of another."""
+    long = bytes(1_000_000)
+    with Helpers(1) as helpers:
+        calls = [
+            helpers.submit(len, [_Homebody(), long]),
+            *(helpers.submit(len, long[:n]) for n in (1_000_000, 3, 900_000, 2)),
+        ]
+        for call in calls:
+            while not call.is_done():
+                time.sleep(0.01)
+        assert [call.result() for call in calls] == [2, 1_000_000, 3, 900_000, 2]
+
+
+def test_the_working_directory_s_modules_are_not_a_helper_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the checkout of a project that is called like what we import, ours is imported."""
+    (tmp_path / "statistics.py").write_text("def mean(values):\n    return 'another module'\n")
+    monkeypatch.chdir(tmp_path)
+    with Helpers(1) as helpers:
+        call = helpers.submit(statistics.mean, [1, 3])
+        while not call.is_done():
+            time.sleep(0.01)
+        assert call.result() == 2
 
 
 def test_errors_are_the_function_s_own() -> None:

@@ -90,6 +90,24 @@ def test_losing_the_race_for_ever_is_an_error(
     assert len(git(clone, "worktree", "list").splitlines()) == 1
 
 
+def test_a_refusal_is_no_lost_race(clone: Path, tmp_path: Path) -> None:
+    """What the remote's rules forbid is not tried again, and the message has git's words."""
+    hook = tmp_path / "remote.git" / "hooks" / "pre-receive"
+    hook.write_text("#!/bin/sh\nexit 1\n")
+    hook.chmod(0o755)
+    pauses: list[float] = []
+    with pytest.raises(PublishError, match=r"git push to b on origin failed: .*hook declined\)"):
+        publish([shard(tmp_path / "s", 1)], clone, branch="b", pause=pauses.append)
+    assert pauses == []
+
+
+def test_a_push_to_nowhere_says_why(clone: Path, tmp_path: Path) -> None:
+    """The reason is git's last line, not a list of lines."""
+    git(clone, "remote", "set-url", "--push", "origin", str(tmp_path / "gone.git"))
+    with pytest.raises(PublishError, match=r"git push to b on origin failed: [^\[\]]+; the shards are"):
+        publish([shard(tmp_path / "s", 1)], clone, branch="b")
+
+
 def test_the_command(clone: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """0 pushed, 1 conflicts, 2 not done."""
     arguments = ["--repo", str(clone)]

@@ -159,7 +159,7 @@
       const change = entry.series.change;
       if (entry.data.changes.length) {
         const [, size, worse, , page] = entry.data.changes.reduce((a, b) => (b[0] > a[0] ? b : a));
-        node.append(element("a", { href: page, className: worse ? "worse" : "better", textContent: `${size > 0 ? "▲" : "▼"} ${(100 * Math.abs(size)).toFixed(1)} % ${worse ? "worse" : "better"}` }));
+        node.append(element("a", { href: page, className: worse ? "worse" : "better", textContent: `${size > 0 ? "▲" : "▼"} ${Chart.amount(size)} ${worse ? "worse" : "better"}` }));
       } else if (change) node.append(element("span", { className: "meta", textContent: "no change here" }));
       node.append(remove);
       return node;

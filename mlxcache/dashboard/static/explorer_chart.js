@@ -24,6 +24,12 @@ const Chart = (() => {
     return `${Number((value / scale).toPrecision(4))} ${name}`.trim();
   };
 
+  // A change without its sign, as the other pages have it: a factor from a doubling on.
+  const amount = (size) => {
+    if (size === null) return "n/a";
+    return size >= 1 ? `×${Number((1 + size).toPrecision(3))}` : `${(100 * Math.abs(size)).toFixed(1)} %`;
+  };
+
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const colours = () => Array.from({ length: SYMBOLS.length }, (_, i) => css(`--series-${i}`));
 
@@ -124,7 +130,7 @@ const Chart = (() => {
     const found = entries.flatMap((entry) => entry.data.changes.map(([at, size, worse, state, page]) => {
       const value = entry.data.values[entry.data.commits.indexOf(at)];
       const y = relative ? value / (entry.data.values[0] || 1) - 1 : value / scale;
-      return { x: at, y, up: size > 0, worse, text: `${state} ${worse ? "regression" : "improvement"} ${(100 * size).toFixed(1)} %`, page };
+      return { x: at, y, up: size > 0, worse, text: `${state} ${worse ? "regression" : "improvement"} ${size > 0 ? "▲" : "▼"} ${amount(size)}`, page };
     })).filter(({ y }) => Number.isFinite(y));
     return {
       x: found.map(({ x }) => x), y: found.map(({ y }) => y), mode: "markers", customdata: found.map(({ page }) => page),
@@ -150,5 +156,5 @@ const Chart = (() => {
     return Plotly.react(node, traces, layout, { displayModeBar: false, responsive: true, doubleClick: "reset" });
   };
 
-  return { draw, format, shorten, compareVersions, date, SYMBOLS, colours };
+  return { draw, format, amount, shorten, compareVersions, date, SYMBOLS, colours };
 })();
