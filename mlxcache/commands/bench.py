@@ -145,7 +145,7 @@ def _asv(
         environment = {**os.environ, CHANGES_VARIABLE: changes.as_json(), SAID_VARIABLE: str(said)}
         if shard is not None:
             plan = Path(folder) / "shard.json"
-            took = [(each.benchmark, each.commit, each.seconds) for each in durations]
+            took = [(each.benchmark, each.commit, each.seconds, each.own) for each in durations]
             facts = {"shard": f"{shard.index}/{shard.count}", "durations": took}
             plan.write_text(json.dumps(facts), encoding="utf-8")
             environment[SHARD_VARIABLE] = str(plan)

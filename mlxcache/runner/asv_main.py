@@ -25,7 +25,8 @@ CHANGES_VARIABLE = "MLXCACHE_ASV_CHANGES"
 QUICK_VARIABLE = "MLXCACHE_QUICK"
 # The file to which this process adds asv's warnings and errors, one JSON text a line.
 SAID_VARIABLE = "MLXCACHE_ASV_SAID"
-# The file with which part of the suite to run: {"shard": "2/4", "durations": [[benchmark, commit, seconds], ...]}
+# The file with which part of the suite to run:
+# {"shard": "2/4", "durations": [[benchmark, commit, seconds, own], ...]}
 SHARD_VARIABLE = "MLXCACHE_ASV_SHARD"
 
 

@@ -49,23 +49,17 @@ class Took:
     benchmark: str
     commit: str
     seconds: float
+    own: bool  # on the machine that measures now
 
 
 def known_durations(results: Path, machine: str) -> list[Took]:
-    """What stored results say: this machine's newest commits, and other machines' for what it never ran."""
-    own = _read_durations(results / machine)
-    names = {took.benchmark for took in own}
-    others = [
-        took
-        for folder in sorted(results.glob("*/"))
-        if folder.name != machine
-        for took in _read_durations(folder)
-        if took.benchmark not in names
+    """What stored results say of this machine and of others, each one's oldest commit first."""
+    return [
+        took for folder in sorted(results.glob("*/")) for took in _read_durations(folder, folder.name == machine)
     ]
-    return [*own, *others]
 
 
-def _read_durations(folder: Path) -> list[Took]:
+def _read_durations(folder: Path, own: bool) -> list[Took]:
     """From the newest files of one machine; what cannot be read is not needed."""
     dated: list[tuple[float, str, list[Took]]] = []
     for path in sorted(folder.glob("*.json")):
@@ -83,23 +77,24 @@ def _read_durations(folder: Path) -> list[Took]:
         for name, cells in document["results"].items():
             seconds = cells[place] if isinstance(cells, list) and len(cells) > place else None
             if isinstance(seconds, int | float) and math.isfinite(seconds) and seconds > 0:
-                took.append(Took(name, commit, float(seconds)))
+                took.append(Took(name, commit, float(seconds), own))
         date = document.get("date")
         dated.append((float(date) if isinstance(date, int | float) else 0.0, path.name, took))
-    newest = sorted(dated, key=lambda item: item[:2])[-_COMMITS:]
+    newest = sorted(dated, key=lambda item: item[:2])[-2 * _COMMITS :]
     return [took for _, _, found in newest for took in found]
 
 
 def typical(durations: Iterable[Took], without: Sequence[str] = ()) -> dict[str, float]:
-    """Each benchmark's median; `without` leaves commits out.
+    """Each benchmark's median on this machine, or on others where this one never ran it.
 
-    Those that are being measured must be: a shard that has finished would change the split of the next one.
+    `without` leaves commits out before anything is chosen. Those that are being measured must be: a shard that has
+    finished would change the split of the next one.
     """
-    found: dict[str, list[float]] = {}
+    found: dict[bool, dict[str, list[float]]] = {True: {}, False: {}}
     for took in durations:
         if took.commit not in without:
-            found.setdefault(took.benchmark, []).append(took.seconds)
-    return {name: statistics.median(values) for name, values in found.items()}
+            found[took.own].setdefault(took.benchmark, []).append(took.seconds)
+    return {name: statistics.median(values[-_COMMITS:]) for name, values in (found[False] | found[True]).items()}
 
 
 def split(names: Iterable[str], seconds: Mapping[str, float], count: int) -> list[list[str]]:

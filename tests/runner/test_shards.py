@@ -63,9 +63,10 @@ def test_what_is_no_shard_is_refused(text: str) -> None:
 
 def test_a_commit_that_is_being_measured_does_not_change_the_split() -> None:
     """The second shard sees what the first one wrote, and must not act on it."""
-    before = [Took("a", "old", 5.0), Took("b", "old", 1.0)]
-    after = [*before, Took("a", "new", 0.1)]
-    assert typical(after, ["new"]) == typical(before, ["new"])
+    before = [Took("a", "old", 5.0, True), Took("b", "old", 1.0, True), Took("c", "old", 9.0, False)]
+    after = [*before, Took("a", "new", 0.1, True), Took("c", "new", 0.1, True)]
+    assert typical(after, ["new"]) == typical(before, ["new"]) == {"a": 5.0, "b": 1.0, "c": 9.0}
+    assert typical(after)["c"] == 0.1
 
 
 def test_durations_are_this_machines_where_it_has_some(tmp_path: Path) -> None:
@@ -84,7 +85,7 @@ def test_durations_are_this_machines_where_it_has_some(tmp_path: Path) -> None:
         (tmp_path / machine / "c1-env.json").write_text(json.dumps(document))
     (tmp_path / "m1" / "broken-env.json").write_text("{")
     (tmp_path / "m1" / "old-env.json").write_text('{"results": {"a": 1.0}}')
-    assert known_durations(tmp_path, "m1") == [Took("a", "c1", 1.0), Took("c", "c1", 7.0)]
+    assert typical(known_durations(tmp_path, "m1")) == {"a": 1.0, "c": 7.0}
 
 
 def test_shards_of_a_real_run_join_to_the_whole_suite(
