@@ -8,7 +8,7 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
-from .common import Skip, Timed, once, ratio, synchronise, timed
+from .common import Skip, Timed, interleaved, once, synchronise, timed
 from .mlx_lm_models import mlx_lm_model
 from .ratios import Ratio
 
@@ -136,6 +136,7 @@ class Generate(Timed):
 class _Pair(Ratio):
     """One greedy token on our cache and one on another, each going on from 320 tokens."""
 
+    version = "2"  # 1 divided the low quantiles of 40 pairs
     other: str
 
     def setup(self, model: str, cache: str, path: str) -> None:
@@ -150,7 +151,11 @@ class _Pair(Ratio):
                 raise RuntimeError(f"{model}: {cache} and {self.other} give other tokens after the same cells")
 
     def _measured(self) -> float:
-        return ratio(timed(lambda: self.mine.decode(1)), timed(lambda: self.theirs.decode(1)), rounds=100)
+        mine, theirs = interleaved(
+            [timed(lambda: self.mine.decode(1)), timed(lambda: self.theirs.decode(1))], rounds=100
+        )
+        # A token takes 10 ms: of a hundred pairs the median ratio repeats within 0.4 %, a low quantile within 1.
+        return float(np.median(np.array(mine) / np.array(theirs)))
 
 
 class ModelRatio(_Pair):
