@@ -60,7 +60,7 @@ PATHS = ["int32", "int64"]
 
 
 # Tokens that a step which goes on may decode before it starts again at its context.
-ROOM = 1100
+ROOM = 250
 
 
 class Timed:

@@ -32,7 +32,6 @@ from benchmarks.common import (
     HEAD_DIM,
     HEADS,
     LAYERS,
-    ROOM,
     ours,
     position_tensor,
     random_tokens,
@@ -47,6 +46,9 @@ from mlxcache.quantized_pool import _by_element
 from mlxcache.step import Gather
 
 CONTEXT = 1024
+SAMPLES = 6  # of an arm in a round; the first is left out
+ROUNDS = 180  # at most
+ROOM = SAMPLES * ROUNDS  # tokens that an arm goes on for
 GROUPS = ("decode", "ring", "roll", "batch", "quantised", "model")
 
 
@@ -251,7 +253,7 @@ def _measure(arms: dict[str, Arm], rounds: int) -> dict[str, list[tuple[float, f
     samples: dict[str, list[tuple[float, float]]] = {name: [] for name in arms}
     for _ in range(rounds):
         for name, arm in arms.items():
-            for index in range(6):
+            for index in range(SAMPLES):
                 arm.prepare()
                 start = time.perf_counter()
                 outputs = arm.build()
@@ -319,6 +321,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=40, help="interleaved rounds of 5 samples (default 40)")
     parser.add_argument("--context", type=int, nargs="+", default=[256], help="tokens of each sequence of a batch")
     args = parser.parse_args()
+    if not 1 <= args.rounds <= ROUNDS:
+        parser.error(f"--rounds: got {args.rounds}, expected 1 to {ROUNDS}")
     for table in _tables(args.group, args.context):
         samples = _measure({name: make() for name, make in table.items()}, args.rounds)
         first = None
