@@ -25,7 +25,7 @@ from .common import (
     synchronise,
     timed,
 )
-from .contenders import BARE_READING, contender
+from .contenders import beside
 from .ratios import Ratio
 
 
@@ -176,7 +176,7 @@ class CellRatio(Ratio):
     def track_decode(self, path: str, over: str) -> float:
         mine = OneSequence.made(path, "cell", 1024, ROOM)
         if over != "sequence":
-            bare = contender(BARE_READING[path] if over == "bare reading" else over, 1024)
+            bare = beside(path, over)
             return ratio(timed(mine, mine.go_on), timed(bare.step, bare.go_on))
         other = OneSequence.made(path, "sequence", 1024, ROOM)
         return ratio(timed(mine, mine.go_on), timed(other, other.go_on))

@@ -154,10 +154,6 @@ def position_tensor(start: int, count: int, path: str) -> mx.array:
     return mx.array(np.arange(start, start + count, dtype=np.dtype(path)))
 
 
-def _path(position: mx.array) -> str:
-    return "int64" if position.dtype == mx.int64 else "int32"
-
-
 def kv_bytes(tokens: int, head_dim: int = HEAD_DIM, layers: int = LAYERS) -> int:
     """Bytes of K and V of `tokens` tokens in all layers."""
     return 2 * layers * HEADS * tokens * head_dim * ITEMSIZE
@@ -219,6 +215,7 @@ class Step:
         self.cache = ours(context, head_dim, layers, window, slack=count + room)
         self.context = context
         self.end = context + room
+        self.path = path
         self.layers = layers
         self.keys = [random_tokens(count, head_dim, seed) for seed in range(layers)]
         self.values = [random_tokens(count, head_dim, seed + layers) for seed in range(layers)]
@@ -236,7 +233,7 @@ class Step:
         if self.cache.length >= self.end:
             self.rewind()
         position = self.cache.length
-        self.position = position_tensor(position, self.position.size, _path(self.position))
+        self.position = position_tensor(position, self.position.size, self.path)
 
     def __call__(self) -> None:
         """One step, evaluated."""

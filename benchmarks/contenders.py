@@ -184,6 +184,11 @@ def contender(
     return once(key, lambda: check_same_work(Contender(*key)))
 
 
+def beside(path: str, over: str) -> Contender:
+    """What a ratio of one token at 1024 divides by; "bare reading" reads positions of the same dtype as ours."""
+    return contender(BARE_READING[path] if over == "bare reading" else over, 1024)
+
+
 def check_same_work(made: Contender) -> Contender:
     """Refuse a contender whose step does not return what ours returns, byte by byte.
 

@@ -25,7 +25,7 @@ from .common import (
     synchronise,
     timed,
 )
-from .contenders import BARE_READING, contender
+from .contenders import beside, contender
 
 
 class Ratio:
@@ -63,7 +63,7 @@ class Peers(Ratio):
     version = "2"  # 1 went back to 1024 before every step
 
     def track_decode(self, path: str, over: str) -> float:
-        other = contender(BARE_READING[path] if over == "bare reading" else over, 1024)
+        other = beside(path, over)
         step = Step(path, 1024, room=ROOM)
         return ratio(timed(step, step.go_on), timed(other.step, other.go_on))
 

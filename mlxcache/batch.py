@@ -5,7 +5,7 @@ from __future__ import annotations
 import mlx.core as mx
 import numpy as np
 
-from mlxcache.cell_layout import CellRows
+from mlxcache.cell_layout import CellRows, as_run
 from mlxcache.layout import Run
 from mlxcache.masks import run_mask
 from mlxcache.pool import row_index
@@ -53,9 +53,7 @@ class Batch:
         key = n_kv_heads, slots
         if key not in self._each:
             self._each[key] = [
-                Run(int(row[0]), row.size)
-                if int(row[-1]) - int(row[0]) == row.size - 1 and (np.diff(row) == 1).all()
-                else row_index(row[None], n_kv_heads, slots)
+                as_run(row) or row_index(row[None], n_kv_heads, slots)
                 for row in map(self._row, range(len(self._rows.lengths)))
             ]
         return self._each[key]

@@ -80,6 +80,13 @@ class CellRows(NamedTuple):
     mask: np.ndarray | None
 
 
+def as_run(cells: np.ndarray) -> Run | None:
+    """The cells as a run, or None where they are not consecutive or there are none."""
+    if not cells.size or int(cells[-1]) - int(cells[0]) != cells.size - 1 or not (np.diff(cells) == 1).all():
+        return None
+    return Run(int(cells[0]), cells.size)
+
+
 class CellLayout:
     """The cells of a pool of `capacity` cells, and up to 64 sequences in them.
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from mlxcache.batch import Batch
 from mlxcache.cache import LayerBytes, MLXCache, check_layer
-from mlxcache.cell_layout import CellLayout, Placement
+from mlxcache.cell_layout import CellLayout, Placement, as_run
 from mlxcache.device import on_gpu
 from mlxcache.layout import CacheConfig, LayerConfig, Run
 from mlxcache.masks import run_mask
@@ -144,9 +144,8 @@ class MLXCellCache(MLXCache):
         """
         check_layer(layer, self._n_layers)
         cells = self._layout.cells_of(seq)
-        if cells.size and int(cells[-1]) - int(cells[0]) == cells.size - 1 and (np.diff(cells) == 1).all():
-            return self._held(layer, [Run(int(cells[0]), cells.size)])
-        return self._held(layer, cells if cells.size else [Run(0, 0)])
+        run = as_run(cells) if cells.size else Run(0, 0)
+        return self._held(layer, cells if run is None else [run])
 
     def restore(self, seq: int, positions: Sequence[int] | np.ndarray, layers: Sequence[LayerBytes]) -> None:
         """Give `seq` tokens at `positions`, newer than what it holds, with the cells that `held` gave.

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import mlx.core as mx
 import numpy as np
 
 from mlxcache.spec import MaskKind
-
-
-def run_mask(window: int | None, count: int, span: int) -> tuple[MaskKind, mx.array | None]:
-    """The mask of the newest `count` of `span` consecutive tokens; `window` None sees everything."""
-    if count == 1:
-        return MaskKind.NONE, None
-    if window is not None and window < span:
-        return MaskKind.EXPLICIT, band_mask(window, count, span)
-    return MaskKind.CAUSAL, None
 
 
 def band_mask(window: int, count: int, span: int) -> mx.array:
@@ -29,3 +22,17 @@ def band_mask(window: int, count: int, span: int) -> mx.array:
     row[max(0, offset + newest - window + 1) : offset + newest + 1] = True
     rows = np.lib.stride_tricks.as_strided(row[offset:], (count, span), (-row.itemsize, row.itemsize))
     return mx.array(rows.copy()[None, None])  # mlx takes no negative strides
+
+
+def run_mask(
+    window: int | None, count: int, span: int, band: Callable[[int, int, int], mx.array] = band_mask
+) -> tuple[MaskKind, mx.array | None]:
+    """The mask of the newest `count` of `span` consecutive tokens; `window` None sees everything.
+
+    `band` makes the mask of a window; a cache may give one that remembers.
+    """
+    if count == 1:
+        return MaskKind.NONE, None
+    if window is not None and window < span:
+        return MaskKind.EXPLICIT, band(window, count, span)
+    return MaskKind.CAUSAL, None

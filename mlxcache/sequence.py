@@ -9,8 +9,7 @@ import numpy as np
 
 from mlxcache.cache import LayerBytes, MLXCache, check_layer
 from mlxcache.layout import CacheConfig, Run, SequenceLayout
-from mlxcache.masks import band_mask
-from mlxcache.spec import MaskKind
+from mlxcache.masks import band_mask, run_mask
 from mlxcache.step import Gather, LayerWork, Positions, Step, position_array
 
 
@@ -129,12 +128,7 @@ class MLXSequenceCache(MLXCache):
         group, origin = layout.group_of[layer], layout.origins[layer]
         cells = layout.groups[group]
         plan = layout.plan(layer, step.first, step.count)
-        window = cells.policy.window
-        kind, mask = MaskKind.CAUSAL, None
-        if step.count == 1:
-            kind = MaskKind.NONE
-        elif window is not None and window < plan.read.length:
-            kind, mask = MaskKind.EXPLICIT, self._band(window, step.count, plan.read.length)
+        kind, mask = run_mask(cells.policy.window, step.count, plan.read.length, self._band)
         work = LayerWork(
             cells,
             step.count,
@@ -174,7 +168,7 @@ class MLXSequenceCache(MLXCache):
         for work, turn in zip(step.kinds, self._turns, strict=True):
             if work is None or work.stop >= turn:
                 return False
-        return bool(step.kinds)
+        return True
 
     def _band(self, window: int, count: int, span: int) -> mx.array:
         """One mask per window and shape: layers share it, and so do steps, since decoding repeats the shape."""
