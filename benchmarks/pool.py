@@ -10,7 +10,7 @@ from .common import DTYPE, HEAD_DIM, HEADS, LAYERS, Skip, random_tokens, ratio, 
 from .ratios import Ratio
 
 try:
-    from mlxcache.pool import Pool
+    from mlxcache import Pool
 except ImportError:  # a commit before the pool
     Pool = None  # type: ignore[assignment, misc]
 

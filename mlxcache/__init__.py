@@ -9,16 +9,16 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mlxcache.attend import update_and_attend
-    from mlxcache.cache import MLXCache
-    from mlxcache.cells import MLXCellCache
-    from mlxcache.layout import CacheConfig, CapacityError, LayerConfig, LayerPolicy
-    from mlxcache.pool import Pool
-    from mlxcache.positions import host_positions
-    from mlxcache.quantized_pool import QuantizedPool
-    from mlxcache.registry import cache_kinds, make_cache, register_cache
-    from mlxcache.sequence import MLXSequenceCache
-    from mlxcache.spec import AttendSpec, MaskKind
+    from mlxcache.kv.attend import update_and_attend
+    from mlxcache.kv.cache import MLXCache
+    from mlxcache.kv.cells import MLXCellCache
+    from mlxcache.kv.positions import host_positions
+    from mlxcache.kv.registry import cache_kinds, make_cache, register_cache
+    from mlxcache.kv.sequence import MLXSequenceCache
+    from mlxcache.kv.spec import AttendSpec, MaskKind
+    from mlxcache.kv.storage.layout import CacheConfig, CapacityError, LayerConfig, LayerPolicy
+    from mlxcache.kv.storage.pool import Pool
+    from mlxcache.kv.storage.quantized_pool import QuantizedPool
 
 __version__ = "0.1.0"
 
@@ -42,22 +42,22 @@ __all__ = [
 ]
 
 _HOME = {
-    "AttendSpec": "spec",
-    "CacheConfig": "layout",
-    "CapacityError": "layout",
-    "LayerConfig": "layout",
-    "LayerPolicy": "layout",
-    "MLXCache": "cache",
-    "MLXCellCache": "cells",
-    "MLXSequenceCache": "sequence",
-    "MaskKind": "spec",
-    "Pool": "pool",
-    "QuantizedPool": "quantized_pool",
-    "cache_kinds": "registry",
-    "host_positions": "positions",
-    "make_cache": "registry",
-    "register_cache": "registry",
-    "update_and_attend": "attend",
+    "AttendSpec": "kv.spec",
+    "CacheConfig": "kv.storage.layout",
+    "CapacityError": "kv.storage.layout",
+    "LayerConfig": "kv.storage.layout",
+    "LayerPolicy": "kv.storage.layout",
+    "MLXCache": "kv.cache",
+    "MLXCellCache": "kv.cells",
+    "MLXSequenceCache": "kv.sequence",
+    "MaskKind": "kv.spec",
+    "Pool": "kv.storage.pool",
+    "QuantizedPool": "kv.storage.quantized_pool",
+    "cache_kinds": "kv.registry",
+    "host_positions": "kv.positions",
+    "make_cache": "kv.registry",
+    "register_cache": "kv.registry",
+    "update_and_attend": "kv.attend",
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,46 @@ import pytest
 import mlxcache
 
 PACKAGE = Path(mlxcache.__file__).parent
-CACHE_MODULES = sorted(path for path in PACKAGE.glob("*.py") if path.name not in ("cli.py", "__init__.py"))
+
+# Each room of the house and the rooms that it may import from, apart from itself. A room's own wings are in WINGS.
+ROOMS: dict[str, tuple[str, ...]] = {
+    "kv": (),
+    "mlx_lm": ("kv",),
+    "support": (),
+    "history": ("support",),
+    "remeasure": ("history", "support"),
+    "runner": ("history", "support"),
+    "exports": ("history", "support"),
+    "reports": ("history", "remeasure", "support"),
+    "dashboard": ("history", "remeasure", "reports", "support"),
+    "commands": ("history", "remeasure", "runner", "exports", "reports", "dashboard", "support"),
+}
+
+# The wings of a room, each with the wings of the same room that it may import from.
+WINGS: dict[str, dict[str, tuple[str, ...]]] = {
+    "kv": {"storage": ()},
+    "history": {
+        "asv": (),
+        "statistics": (),
+        "loading": ("asv", "statistics"),
+        "changes": ("asv", "loading", "statistics"),
+        "comparing": ("asv", "loading", "statistics", "changes"),
+        "merging": ("asv", "loading", "changes"),
+    },
+    "dashboard": {
+        "data": (),
+        "figures": ("data",),
+        "pages": ("data", "figures"),
+    },
+}
+
+# More modules than this in one folder, and nobody finds a thing by its name.
+MOST_MODULES = 15
+
+
+def _files() -> Iterator[tuple[Path, tuple[str, ...]]]:
+    for path in sorted(PACKAGE.rglob("*.py")):
+        yield path, path.relative_to(PACKAGE).parts
 
 
 def _imports(path: Path) -> set[str]:
@@ -25,43 +65,71 @@ def _imports(path: Path) -> set[str]:
     return names
 
 
-@pytest.mark.parametrize("path", CACHE_MODULES, ids=lambda path: path.stem)
-def test_cache_modules_import_neither_history_nor_dashboard(path: Path) -> None:
-    """The cache knows nothing of what is made of its measurements."""
-    wrong = [name for name in _imports(path) if name.startswith(("mlxcache.history", "mlxcache.dashboard"))]
-    assert not wrong
+def _ours(path: Path) -> set[tuple[str, ...]]:
+    return {tuple(name.split(".")[1:]) for name in _imports(path) if name.startswith("mlxcache.")}
 
 
-@pytest.mark.parametrize("path", sorted((PACKAGE / "history").glob("**/*.py")), ids=lambda path: path.stem)
-def test_history_imports_neither_mlx_nor_dashboard(path: Path) -> None:
-    """History reads files: it works where mlx does not install and knows no page."""
-    wrong = [
-        name
-        for name in _imports(path)
-        if name == "mlx" or name.startswith(("mlx.", "mlx_lm", "mlxcache.dashboard", "mlxcache.commands"))
-    ]
-    assert not wrong
+def test_every_folder_is_a_room_of_the_plan() -> None:
+    """A new folder is entered above, with what it may import."""
+    rooms = {parts[0] for _, parts in _files() if len(parts) > 1}
+    assert rooms == set(ROOMS)
+    for room, wings in WINGS.items():
+        found = {parts[1] for _, parts in _files() if parts[0] == room and len(parts) > 2}
+        assert found == set(wings)
 
 
-# What each layer may import of the package, apart from itself; commands may import all.
-LAYERS = {"history": (), "runner": ("history",), "exports": ("history",), "dashboard": ("history",)}
-
-
-@pytest.mark.parametrize("layer", LAYERS)
-def test_layers_import_one_way(layer: str) -> None:
-    """Measuring, exporting and showing rest on the history and know nothing of each other or of the commands."""
-    allowed = {layer, *LAYERS[layer]}
-    layers = {*LAYERS, "commands", "cli"}
+@pytest.mark.parametrize("room", ROOMS)
+def test_rooms_import_one_way(room: str) -> None:
+    """A room imports itself and the rooms that the plan allows it, nothing else of the package."""
+    allowed = {room, *ROOMS[room]}
     wrong = {
-        (path.name, name)
-        for path in (PACKAGE / layer).glob("**/*.py")
-        for name in _imports(path)
-        if name.startswith("mlxcache.") and name.split(".")[1] in layers - allowed
+        ("/".join(parts), ".".join(name))
+        for path, parts in _files()
+        if parts[0] == room
+        for name in _ours(path)
+        if name[0] in {*ROOMS, "cli"} - allowed
     }
     assert not wrong
 
 
-@pytest.mark.parametrize("module", ["mlxcache", "mlxcache.layout", "mlxcache.history", "mlxcache.cli"])
+@pytest.mark.parametrize(("room", "wing"), [(room, wing) for room, wings in WINGS.items() for wing in wings])
+def test_wings_import_one_way(room: str, wing: str) -> None:
+    """A wing imports itself and the wings of its room that the plan allows it."""
+    wings = WINGS[room]
+    allowed = {wing, *wings[wing]}
+    wrong = {
+        ("/".join(parts), ".".join(name))
+        for path, parts in _files()
+        if parts[:2] == (room, wing)
+        for name in _ours(path)
+        if name[0] == room and len(name) > 1 and name[1] in set(wings) - allowed
+    }
+    assert not wrong
+
+
+def test_no_folder_is_crowded() -> None:
+    """A room with too many modules gets walls."""
+    crowd: dict[Path, int] = {}
+    for path, _ in _files():
+        if path.name != "__init__.py":
+            crowd[path.parent] = crowd.get(path.parent, 0) + 1
+    assert {folder.name: count for folder, count in crowd.items() if count > MOST_MODULES} == {}
+
+
+@pytest.mark.parametrize("room", ["history", "support", "remeasure", "exports", "reports", "dashboard"])
+def test_judging_needs_no_mlx(room: str) -> None:
+    """Results can be read, compared and shown where mlx does not install."""
+    wrong = {
+        ("/".join(parts), name)
+        for path, parts in _files()
+        if parts[0] == room
+        for name in _imports(path)
+        if name.split(".")[0] in ("mlx", "mlx_lm") or name.startswith(("mlxcache.kv", "mlxcache.mlx_lm"))
+    }
+    assert not wrong
+
+
+@pytest.mark.parametrize("module", ["mlxcache", "mlxcache.kv.storage.layout", "mlxcache.history", "mlxcache.cli"])
 def test_importing_does_not_import_mlx(module: str) -> None:
     """These import without mlx, so that results can be read on any machine."""
     code = f"import sys, {module}; sys.exit(any(n == 'mlx' or n.startswith('mlx.') for n in sys.modules))"

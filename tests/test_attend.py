@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from mlxcache import MLXSequenceCache, update_and_attend
-from mlxcache.spec import AttendSpec, MaskKind
-from mlxcache.step import Gather
+from mlxcache.kv.spec import AttendSpec, MaskKind
+from mlxcache.kv.step import Gather
 from tests.helpers import config, fill, state, tokens
 from tests.oracle import OracleCache, attend
 

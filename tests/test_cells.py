@@ -23,9 +23,9 @@ from mlxcache import (
     make_cache,
     update_and_attend,
 )
-from mlxcache.attend import _as_batch
-from mlxcache.cache import LayerBytes
-from mlxcache.step import Gather
+from mlxcache.kv.attend import _as_batch
+from mlxcache.kv.cache import LayerBytes
+from mlxcache.kv.step import Gather
 from tests.cell_oracle import CellOracle
 from tests.helpers import config, tokens
 from tests.oracle import attend
@@ -38,8 +38,8 @@ HOW = ["attend", "gpu", "batch", "cells"]
 def as_on_a_gpu() -> Iterator[None]:
     """The ways that are taken on a GPU, on this device."""
     with (
-        mock.patch("mlxcache.cells.on_gpu", return_value=True),
-        mock.patch("mlxcache.attend.on_gpu", return_value=True),
+        mock.patch("mlxcache.kv.cells.on_gpu", return_value=True),
+        mock.patch("mlxcache.kv.attend.on_gpu", return_value=True),
     ):
         yield
 

@@ -6,7 +6,7 @@ import mlx.core as mx
 import pytest
 
 from mlxcache import CacheConfig, CapacityError, LayerConfig, LayerPolicy
-from mlxcache.layout import RingGeometry, SequenceLayout, StepPlan
+from mlxcache.kv.storage.layout import RingGeometry, SequenceLayout, StepPlan
 from tests.helpers import config
 
 FLAT = LayerConfig(LayerPolicy.flat(), 2, 8)

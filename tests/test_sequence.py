@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from mlxcache import CapacityError, MaskKind, MLXSequenceCache, host_positions, make_cache, update_and_attend
-from mlxcache.cache import LayerBytes
-from mlxcache.masks import band_mask
+from mlxcache.kv.cache import LayerBytes
+from mlxcache.kv.masks import band_mask
 from tests.helpers import config, fill, state, tokens
 from tests.oracle import OracleCache, attend
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mlxcache import QuantizedPool, make_cache, update_and_attend
-from mlxcache.pool import row_index
+from mlxcache.kv.storage.pool import row_index
 from tests.helpers import config
 
 DIM = 64

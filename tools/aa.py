@@ -23,8 +23,8 @@ import numpy as np
 import pandas as pd
 
 from mlxcache.history import load
-from mlxcache.history.atomic import write_atomically
-from mlxcache.history.estimator import low_quantile
+from mlxcache.runner.estimator import low_quantile
+from mlxcache.support.atomic import write_atomically
 
 SUITE = r"(decode|prefill)\.Relative\.|decode\.Decode\.time_step\(.*(64|128), (128|1024)\)"
 RATIO = ".Relative.track_over_control"

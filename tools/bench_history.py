@@ -130,9 +130,9 @@ def one_site(root: Path, cache: Path, out: Path) -> None:
     importlib.import_module("mlxcache.commands.dashboard")
     history, table = (
         importlib.import_module("mlxcache.history"),
-        importlib.import_module("mlxcache.history.series_table"),
+        importlib.import_module("mlxcache.history.loading.series_table"),
     )
-    judging = importlib.import_module("mlxcache.history.judging")
+    judging = importlib.import_module("mlxcache.history.changes.judging")
     site = importlib.import_module("mlxcache.dashboard.site")
     times = [time.perf_counter()]
     df = history.load(root, cache=cache)

@@ -20,16 +20,16 @@ from pathlib import Path
 
 import numpy as np
 
-from mlxcache.history import labelled
-from mlxcache.history.atomic import write_atomically
-from mlxcache.history.control import Control, divide_best
-from mlxcache.history.detectors import AsvDetector, PeltDetector, ThresholdDetector
-from mlxcache.history.labelled import STEP_SIZES, LabelledSeries, Split, Step
-from mlxcache.history.noise import FloatArray, short_term_sigma
-from mlxcache.history.rerun import Outcome, Rerun, confirm, narrow, search_range
-from mlxcache.history.scoring import HIT_WITHIN, Detection, Score, add_scores, score_series
-from mlxcache.history.segments import Change, Method, find_changes, log_values
-from mlxcache.history.significance import RankTest
+from mlxcache.history.changes.detectors import AsvDetector, PeltDetector, ThresholdDetector
+from mlxcache.history.changes.segments import Change, Method, find_changes, log_values, search_range
+from mlxcache.history.statistics.control import Control, divide_best
+from mlxcache.history.statistics.noise import FloatArray, short_term_sigma
+from mlxcache.history.statistics.significance import RankTest
+from mlxcache.remeasure.rerun import Outcome, Rerun, confirm, narrow
+from mlxcache.support.atomic import write_atomically
+from tools import labelled
+from tools.labelled import STEP_SIZES, LabelledSeries, Split, Step
+from tools.scoring import HIT_WITHIN, Detection, Score, add_scores, score_series
 
 ROOT = Path(__file__).resolve().parent.parent
 RERUN_PAIRS = 20

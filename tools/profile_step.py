@@ -38,12 +38,12 @@ from benchmarks.common import (
     synchronise,
 )
 from mlxcache import CacheConfig, LayerConfig, LayerPolicy, MLXCellCache, MLXSequenceCache, host_positions
-from mlxcache.attend import _as_batch
-from mlxcache.layer_caches import CellLayerCache, SequenceLayerCache
-from mlxcache.layout import RingGeometry
-from mlxcache.pool import Pool
-from mlxcache.quantized_pool import _by_element
-from mlxcache.step import Gather
+from mlxcache.kv.attend import _as_batch
+from mlxcache.kv.step import Gather
+from mlxcache.kv.storage.layout import RingGeometry
+from mlxcache.kv.storage.pool import Pool
+from mlxcache.kv.storage.quantized_pool import _by_element
+from mlxcache.mlx_lm.layer_caches import CellLayerCache, SequenceLayerCache
 
 CONTEXT = 1024
 SAMPLES = 6  # of an arm in a round; the first is left out

@@ -1,4 +1,4 @@
-"""Fits the confidence's weights on the tuning split and prints them for mlxcache/history/confidence.py.
+"""Fits the confidence's weights on the tuning split and prints them for mlxcache/history/changes/confidence.py.
 
     python tools/tune_detector.py
 
@@ -14,11 +14,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from mlxcache.history import labelled
-from mlxcache.history.labelled import LabelledSeries, Split
-from mlxcache.history.noise import FloatArray
-from mlxcache.history.scoring import HIT_WITHIN, Detection, Score, add_scores, score_series
-from mlxcache.history.segments import Change, Method, find_changes, log_values
+from mlxcache.history.changes.segments import Change, Method, find_changes, log_values
+from mlxcache.history.statistics.noise import FloatArray
+from tools import labelled
+from tools.labelled import LabelledSeries, Split
+from tools.scoring import HIT_WITHIN, Detection, Score, add_scores, score_series
 
 
 def corpus() -> Iterator[LabelledSeries]:

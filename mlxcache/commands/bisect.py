@@ -21,18 +21,18 @@ from typing import Any
 
 import pandas as pd
 
-from mlxcache.dashboard.report import label
-from mlxcache.dashboard.units import format_change
-from mlxcache.history.asv_facts import default_unit
-from mlxcache.history.bisecting import Found, Question, bisect, reproduce
-from mlxcache.history.change_table import change_points
-from mlxcache.history.confirmations import read_confirmations
-from mlxcache.history.confirming import commits_between, selector
-from mlxcache.history.direction import higher_is_better
-from mlxcache.history.full_history import require_full_history
-from mlxcache.history.measuring import DEFAULT_ROUNDS, MeasureError, find_config, resolve_commit, subject_of
-from mlxcache.history.rerun import Outcome, Rerun
-from mlxcache.history.table import load
+from mlxcache.history.asv.facts import default_unit
+from mlxcache.history.changes.change_table import change_points
+from mlxcache.history.changes.confirmations import read_confirmations
+from mlxcache.history.loading.direction import higher_is_better
+from mlxcache.history.loading.full_history import require_full_history
+from mlxcache.history.loading.table import load
+from mlxcache.remeasure.bisect import Found, Question, bisect, reproduce
+from mlxcache.remeasure.confirming import commits_between, selector
+from mlxcache.remeasure.rerun import Outcome, Rerun
+from mlxcache.remeasure.rounds import DEFAULT_ROUNDS, MeasureError, find_config, resolve_commit, subject_of
+from mlxcache.reports.text import label
+from mlxcache.reports.units import format_change
 
 INCONCLUSIVE = 3
 
@@ -160,7 +160,7 @@ def _bisect(args: argparse.Namespace, task: _Task) -> Found:
         # Not by PYTHONPATH, which asv's environments would inherit: the step must find this very package.
         root = str(Path(__file__).resolve().parents[2])
         program = (
-            f"import sys; sys.path.insert(0, {root!r}); from mlxcache.history.bisect_step import main; "
+            f"import sys; sys.path.insert(0, {root!r}); from mlxcache.remeasure.bisect_step import main; "
             "sys.exit(main(sys.argv[1:]))"
         )
         command = [sys.executable, "-c", program, str(question)]

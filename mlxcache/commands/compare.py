@@ -13,15 +13,16 @@ from typing import Any
 
 import pandas as pd
 
-from mlxcache.dashboard.report import FORMATS
-from mlxcache.dashboard.verdict import EXIT_STATUS, NOT_DONE, Comparison, NotDone, render
-from mlxcache.history.change_table import change_points
-from mlxcache.history.commits import RepositoryError
-from mlxcache.history.comparison import compare, compare_rounds
-from mlxcache.history.confirmations import read_confirmations
-from mlxcache.history.full_history import require_full_history
-from mlxcache.history.lost import Lost, lost_in_rounds, lost_in_table
-from mlxcache.history.measuring import (
+from mlxcache.history.changes.change_table import change_points
+from mlxcache.history.changes.confirmations import read_confirmations
+from mlxcache.history.comparing.comparison import compare, compare_rounds
+from mlxcache.history.comparing.lost import Lost, lost_in_rounds, lost_in_table
+from mlxcache.history.comparing.runner_noise import noise_lines
+from mlxcache.history.comparing.verdicts import Limits, Verdict, overall
+from mlxcache.history.loading.commits import RepositoryError
+from mlxcache.history.loading.full_history import require_full_history
+from mlxcache.history.loading.table import load
+from mlxcache.remeasure.rounds import (
     DEFAULT_ROUNDS,
     MeasureError,
     find_config,
@@ -29,9 +30,8 @@ from mlxcache.history.measuring import (
     merge_base,
     resolve_commit,
 )
-from mlxcache.history.runner_noise import noise_lines
-from mlxcache.history.table import load
-from mlxcache.history.verdicts import Limits, Verdict, overall
+from mlxcache.reports.comment import EXIT_STATUS, NOT_DONE, Comparison, NotDone, render
+from mlxcache.reports.text import FORMATS
 
 # What is still open is measured again, so many times at most.
 _LOOKS = 3
@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
         return NOT_DONE
     sys.stdout.write(render(comparison, args.format))
     if args.plots and history is not None:
-        from mlxcache.dashboard.plots import plot_series
+        from mlxcache.dashboard.figures.plots import plot_series
 
         worse = comparison.rows[comparison.rows["verdict"] == Verdict.REGRESSION]
         written = plot_series(history, worse, comparison.base, comparison.head, Path(args.plots))
@@ -208,7 +208,7 @@ def _measured(
         still_open = rows[rows["verdict"] == Verdict.INCONCLUSIVE]
         if overall(rows["verdict"].tolist(), share) is not Verdict.INCONCLUSIVE:
             break
-        from mlxcache.history.confirming import selector
+        from mlxcache.remeasure.confirming import selector
 
         bench = sorted({selector(row) for row in still_open.to_dict("records")})
         if look + 1 < _LOOKS:

@@ -14,9 +14,9 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from mlxcache.history.coverage import Coverage, coverage, first_parent_line
-from mlxcache.history.full_history import require_full_history
-from mlxcache.history.table import load
+from mlxcache.history.loading.coverage import Coverage, coverage, first_parent_line
+from mlxcache.history.loading.full_history import require_full_history
+from mlxcache.history.loading.table import load
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from mlxcache.dashboard.output import SiteError
 from mlxcache.dashboard.site import FIGURES, Built, build_site
-from mlxcache.history.change_table import change_points
-from mlxcache.history.commits import RepositoryError
-from mlxcache.history.confirmations import read_confirmations
-from mlxcache.history.judging import helpers_for
-from mlxcache.history.machines import RuleError
-from mlxcache.history.series_table import lay_out
-from mlxcache.history.table import load
+from mlxcache.history.asv.machines import RuleError
+from mlxcache.history.changes.change_table import change_points
+from mlxcache.history.changes.confirmations import read_confirmations
+from mlxcache.history.changes.judging import helpers_for
+from mlxcache.history.loading.commits import RepositoryError
+from mlxcache.history.loading.series_table import lay_out
+from mlxcache.history.loading.table import load
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

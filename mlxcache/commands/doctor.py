@@ -8,9 +8,9 @@ from collections import Counter
 from pathlib import Path
 
 from mlxcache.history import load
-from mlxcache.history.merge import STAGE_NAME
-from mlxcache.history.problems import Problems
-from mlxcache.history.records import damaged_lines, find_records
+from mlxcache.history.asv.problems import Problems
+from mlxcache.history.merging.merge import STAGE_NAME
+from mlxcache.history.merging.records import damaged_lines, find_records
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

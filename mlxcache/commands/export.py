@@ -23,9 +23,9 @@ import pandas as pd
 
 from mlxcache.exports import bencher, github_action, otava, parquet, pytorch
 from mlxcache.exports.selection import ExportError, on_commit
-from mlxcache.history.atomic import write_atomically
-from mlxcache.history.measuring import MeasureError, resolve_commit
-from mlxcache.history.table import load
+from mlxcache.history.loading.table import load
+from mlxcache.remeasure.rounds import MeasureError, resolve_commit
+from mlxcache.support.atomic import write_atomically
 
 FORMATS = ("pytorch", "github-action-benchmark", "bencher", "otava", "parquet")
 

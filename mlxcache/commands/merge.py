@@ -6,9 +6,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from mlxcache.history.control import is_control
-from mlxcache.history.folder_lock import FolderBusyError
-from mlxcache.history.merge import merge
+from mlxcache.history.merging.merge import merge
+from mlxcache.history.statistics.control import is_control
+from mlxcache.support.folder_lock import FolderBusyError
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -12,12 +12,12 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from mlxcache.dashboard.github import GitHub, GitHubError
-from mlxcache.dashboard.notifications import Action, plan
-from mlxcache.history.change_table import change_points
-from mlxcache.history.confirmations import read_confirmations
-from mlxcache.history.full_history import require_full_history
-from mlxcache.history.table import load
+from mlxcache.history.changes.change_table import change_points
+from mlxcache.history.changes.confirmations import read_confirmations
+from mlxcache.history.loading.full_history import require_full_history
+from mlxcache.history.loading.table import load
+from mlxcache.reports.github import GitHub, GitHubError
+from mlxcache.reports.issues import Action, plan
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

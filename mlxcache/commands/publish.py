@@ -10,9 +10,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from mlxcache.history.control import is_control
-from mlxcache.history.folder_lock import FolderBusyError
-from mlxcache.history.publishing import PublishError, publish
+from mlxcache.history.merging.publish import PublishError, publish
+from mlxcache.history.statistics.control import is_control
+from mlxcache.support.folder_lock import FolderBusyError
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -11,18 +11,18 @@ from pathlib import Path
 
 import pandas as pd
 
-from mlxcache.dashboard.changes_report import render, standing
-from mlxcache.dashboard.report import FORMATS
-from mlxcache.history.change_table import change_points
-from mlxcache.history.commits import RepositoryError
-from mlxcache.history.confirmations import Confirmation, read_confirmations, write_confirmations
-from mlxcache.history.confirming import NotMeasured, candidates, confirm_changes
-from mlxcache.history.folder_lock import FolderBusyError
-from mlxcache.history.full_history import require_full_history
-from mlxcache.history.measuring import DEFAULT_ROUNDS, MeasureError, find_config, this_machine
-from mlxcache.history.segments import Method
-from mlxcache.history.table import load
+from mlxcache.history.changes.change_table import change_points
+from mlxcache.history.changes.confirmations import Confirmation, read_confirmations, write_confirmations
+from mlxcache.history.changes.segments import Method
+from mlxcache.history.loading.commits import RepositoryError
+from mlxcache.history.loading.full_history import require_full_history
+from mlxcache.history.loading.table import load
+from mlxcache.remeasure.confirming import NotMeasured, candidates, confirm_changes
+from mlxcache.remeasure.rounds import DEFAULT_ROUNDS, MeasureError, find_config, this_machine
+from mlxcache.reports.changes import render, standing
+from mlxcache.reports.text import FORMATS
 from mlxcache.runner import facts
+from mlxcache.support.folder_lock import FolderBusyError
 
 _ABOUT_CANDIDATES = (
     "a candidate is what the history shows; --confirm measures its two commits again, on the same machine"
@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
         return 2
     sys.stdout.write(render(changes, args.format, notices))
     if args.plots:
-        from mlxcache.dashboard.plots import plot_changes
+        from mlxcache.dashboard.figures.plots import plot_changes
 
         written = plot_changes(df, changes, Path(args.plots))
         print(f"{len(written)} figures in {args.plots}", file=sys.stderr)

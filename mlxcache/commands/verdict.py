@@ -14,11 +14,11 @@ import os
 import sys
 from pathlib import Path
 
-from mlxcache.dashboard.comparison_report import Comparison, NotDone, ReportError, read_json
-from mlxcache.dashboard.github import GitHub, GitHubError, MovedOnError
-from mlxcache.dashboard.report import FORMATS
-from mlxcache.dashboard.verdict import EXIT_STATUS, NOT_DONE, Figure, comment, marker, render
-from mlxcache.history.verdicts import Verdict
+from mlxcache.history.comparing.verdicts import Verdict
+from mlxcache.reports.comment import EXIT_STATUS, NOT_DONE, Figure, comment, marker, render
+from mlxcache.reports.comparison import Comparison, NotDone, ReportError, read_json
+from mlxcache.reports.github import GitHub, GitHubError, MovedOnError
+from mlxcache.reports.text import FORMATS
 
 # Inconclusive must not block, and must not look like a pass either.
 _CONCLUSIONS = {

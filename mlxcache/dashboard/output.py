@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
-from mlxcache.history.atomic import Part
+from mlxcache.support.atomic import Part
 
 LIST_NAME: Final = ".mlxcache-site.json"
 JOURNAL_NAME: Final = ".mlxcache-site.journal"

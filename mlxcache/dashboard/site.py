@@ -18,27 +18,28 @@ from typing import Any, Final
 
 import pandas as pd
 
-from mlxcache.dashboard import change_pictures, feed
-from mlxcache.dashboard.answer import answer, day
-from mlxcache.dashboard.benchmark_pages import write_benchmark_pages
-from mlxcache.dashboard.change_pages import write_change_pages
-from mlxcache.dashboard.change_pictures import ChangePictures
-from mlxcache.dashboard.data_page import write_data_page
-from mlxcache.dashboard.events import Event, group_changes, standing
-from mlxcache.dashboard.explorer_data import write_explorer_data
-from mlxcache.dashboard.front_page import write_front_page
+from mlxcache.dashboard.data import feed
+from mlxcache.dashboard.data.answer import answer, day
+from mlxcache.dashboard.data.explorer import write_explorer_data
+from mlxcache.dashboard.data.quality import coverage, machine_noise
+from mlxcache.dashboard.data.repository import Repository
+from mlxcache.dashboard.data.suite import KEEP_COMMITS
+from mlxcache.dashboard.figures import change_pictures
+from mlxcache.dashboard.figures.change_pictures import ChangePictures
 from mlxcache.dashboard.output import Output
-from mlxcache.dashboard.pages import Pages
-from mlxcache.dashboard.plain_text import clean
-from mlxcache.dashboard.quality import coverage, machine_noise
-from mlxcache.dashboard.quality_page import write_quality_page
-from mlxcache.dashboard.repository import Repository
-from mlxcache.dashboard.retired import retired_series
-from mlxcache.dashboard.series_store import SeriesStore
-from mlxcache.dashboard.suite_data import KEEP_COMMITS
-from mlxcache.dashboard.suite_pages import suite_sections, write_suite_pages
-from mlxcache.history.by_series import BySeries
-from mlxcache.history.helpers import Helpers
+from mlxcache.dashboard.pages.benchmarks import write_benchmark_pages
+from mlxcache.dashboard.pages.changes import write_change_pages
+from mlxcache.dashboard.pages.data_page import write_data_page
+from mlxcache.dashboard.pages.front import write_front_page
+from mlxcache.dashboard.pages.quality_page import write_quality_page
+from mlxcache.dashboard.pages.render import Pages
+from mlxcache.dashboard.pages.suite import suite_sections, write_suite_pages
+from mlxcache.history.loading.by_series import BySeries
+from mlxcache.history.loading.series_store import SeriesStore
+from mlxcache.reports.events import Event, group_changes, standing
+from mlxcache.reports.plain_text import clean
+from mlxcache.reports.retired import retired_series
+from mlxcache.support.workers import Helpers
 
 # How many figures a build draws at most unless told otherwise: each takes about a third of a second.
 FIGURES: Final = 24

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from mlxcache.exports.selection import measured
-from mlxcache.history.direction import higher_is_better
+from mlxcache.history.loading.direction import higher_is_better
 
 CONFIGURATION = "otava.yaml"
 

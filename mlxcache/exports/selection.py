@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from mlxcache.history.asv_facts import Benchmark
-from mlxcache.history.direction import higher_is_better
+from mlxcache.history.asv.facts import Benchmark
+from mlxcache.history.loading.direction import higher_is_better
 
 
 class ExportError(ValueError):

@@ -6,30 +6,28 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mlxcache.history.change_table import change_points
-    from mlxcache.history.comparison import compare, compare_rounds
-    from mlxcache.history.confirmations import read_confirmations
-    from mlxcache.history.measuring import measure
-    from mlxcache.history.problems import Problem, Problems
-    from mlxcache.history.segments import Method
-    from mlxcache.history.table import load, series_keys
-    from mlxcache.history.verdicts import Limits, Verdict, overall
+    from mlxcache.history.asv.problems import Problem, Problems
+    from mlxcache.history.changes.change_table import change_points
+    from mlxcache.history.changes.confirmations import read_confirmations
+    from mlxcache.history.changes.segments import Method
+    from mlxcache.history.comparing.comparison import compare, compare_rounds
+    from mlxcache.history.comparing.verdicts import Limits, Verdict, overall
+    from mlxcache.history.loading.table import load, series_keys
 
 # public name -> the module that has it; imported when it is first used
 _PUBLIC: dict[str, str] = {
-    "Method": "segments",
-    "Problem": "problems",
-    "Problems": "problems",
-    "Limits": "verdicts",
-    "Verdict": "verdicts",
-    "change_points": "change_table",
-    "compare": "comparison",
-    "compare_rounds": "comparison",
-    "overall": "verdicts",
-    "load": "table",
-    "measure": "measuring",
-    "read_confirmations": "confirmations",
-    "series_keys": "table",
+    "Method": "changes.segments",
+    "Problem": "asv.problems",
+    "Problems": "asv.problems",
+    "Limits": "comparing.verdicts",
+    "Verdict": "comparing.verdicts",
+    "change_points": "changes.change_table",
+    "compare": "comparing.comparison",
+    "compare_rounds": "comparing.comparison",
+    "overall": "comparing.verdicts",
+    "load": "loading.table",
+    "read_confirmations": "changes.confirmations",
+    "series_keys": "loading.table",
 }
 
 __all__ = [
@@ -42,7 +40,6 @@ __all__ = [
     "compare",
     "compare_rounds",
     "load",
-    "measure",
     "overall",
     "read_confirmations",
     "series_keys",

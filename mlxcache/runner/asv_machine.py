@@ -6,8 +6,8 @@ import json
 import platform
 from pathlib import Path
 
-from mlxcache.history.atomic import write_atomically
 from mlxcache.runner.facts import Machine
+from mlxcache.support.atomic import write_atomically
 
 
 def machine_file() -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from mlxcache.history.atomic import write_atomically
+from mlxcache.support.atomic import write_atomically
 
 # What stands beside the results and belongs to them.
 _BESIDE = ("machine.json", "runs.jsonl")

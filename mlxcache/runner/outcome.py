@@ -15,7 +15,7 @@ from typing import Final
 import pandas as pd
 
 from mlxcache.history import load
-from mlxcache.history.control import is_control
+from mlxcache.history.statistics.control import is_control
 from mlxcache.runner.shards import Shard
 
 # What asv says when it gives up, and what to do about it.

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
-from mlxcache.history.estimator import low_quantile
+from mlxcache.runner.estimator import low_quantile
 
 # What the suite's steps move: K and V of a token in 32 layers of 8 heads of 128 float16, read once, written once.
 BYTES_PER_TOKEN = 2 * 2 * 32 * 8 * 128 * 2

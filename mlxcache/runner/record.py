@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from mlxcache.history.folder_lock import FolderBusyError, folder_lock
-from mlxcache.history.records import RUNS
+from mlxcache.history.merging.records import RUNS
 from mlxcache.runner.facts import Machine, State
+from mlxcache.support.folder_lock import FolderBusyError, folder_lock
 
 # A merge into the same tree takes no longer.
 _WAIT_S = 60.0

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from mlxcache.history.control import is_control
+from mlxcache.history.statistics.control import is_control
 
 # More commits than this say nothing new about how long a benchmark takes.
 _COMMITS: Final = 30

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from mlxcache.history import load
-from mlxcache.history.control import is_control
-from mlxcache.history.estimator import disturbance, low_quantile
+from mlxcache.history.statistics.control import is_control
+from mlxcache.runner.estimator import disturbance, low_quantile
 from mlxcache.runner.facts import Machine, State
 
 # A control that sits this far above its low quantile hides a 5 % regression.

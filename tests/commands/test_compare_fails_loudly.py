@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 from mlxcache.cli import main
-from mlxcache.history.full_history import is_shallow
-from mlxcache.history.lost import lost_in_rounds
-from mlxcache.history.measuring import MeasureError
+from mlxcache.history.comparing.lost import lost_in_rounds
+from mlxcache.history.loading.full_history import is_shallow
+from mlxcache.remeasure.rounds import MeasureError
 from tests.tiny_project import commit, git, make_project
 
 pytestmark = pytest.mark.usefixtures("own_home")

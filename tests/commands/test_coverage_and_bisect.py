@@ -10,7 +10,7 @@ import pytest
 
 from mlxcache.cli import main
 from mlxcache.commands import bisect as bisect_command
-from mlxcache.history.bisecting import Found, Question, answer
+from mlxcache.remeasure.bisect import Found, Question, answer
 from tests.history.test_bisecting import rounds_of
 from tests.tiny_project import EXISTING, commit, git, make_project
 
@@ -72,8 +72,8 @@ def test_a_bisect_names_the_commit_and_the_size(
         return Found(line[2], (), "")
 
     monkeypatch.setattr(bisect_command, "bisect", fake)
-    monkeypatch.setattr("mlxcache.history.bisecting.measure", rounds_of(1.2))
-    monkeypatch.setattr("mlxcache.history.bisecting.reproduce.__defaults__", (rounds_of(1.2),))
+    monkeypatch.setattr("mlxcache.remeasure.bisect.measure", rounds_of(1.2))
+    monkeypatch.setattr("mlxcache.remeasure.bisect.reproduce.__defaults__", (rounds_of(1.2),))
     assert main(["bisect", "b.time_x", "--good", line[0], "--bad", line[3]]) == 0
     out = capsys.readouterr().out
     assert f"{line[2]} made b.time_x worse by +20." in out
@@ -85,7 +85,7 @@ def test_a_change_that_does_not_show_is_not_bisected(
     line: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Status 3: nothing was found, and nothing went wrong."""
-    monkeypatch.setattr("mlxcache.history.bisecting.reproduce.__defaults__", (rounds_of(1.0),))
+    monkeypatch.setattr("mlxcache.remeasure.bisect.reproduce.__defaults__", (rounds_of(1.0),))
     assert main(["bisect", "b.time_x", "--good", line[0], "--bad", line[3]]) == 3
     assert "no slowdown between" in capsys.readouterr().err
 

@@ -18,8 +18,8 @@ from frames import commit_file, git, levels
 from mlxcache.cli import main
 from mlxcache.commands import compare as compare_command
 from mlxcache.commands.regressions import names_of_this_machine
-from mlxcache.history import confirming
-from mlxcache.history.measuring import COLUMNS, MeasureError, this_machine
+from mlxcache.remeasure import confirming
+from mlxcache.remeasure.rounds import COLUMNS, MeasureError, this_machine
 from mlxcache.runner import facts
 from tests.tiny_project import module_config
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pandas as pd
 
-from mlxcache.dashboard.comparison_report import Comparison
-from mlxcache.history.comparison import COLUMNS
-from mlxcache.history.verdicts import Verdict, overall
+from mlxcache.history.comparing.comparison import COLUMNS
+from mlxcache.history.comparing.verdicts import Verdict, overall
+from mlxcache.reports.comparison import Comparison
 
 BASE, HEAD = "a" * 40, "b" * 40
 

@@ -12,8 +12,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "history"))
 
 from frames import history_frame, levels, tables
 
-from mlxcache.dashboard.changes_report import render
 from mlxcache.history import change_points
+from mlxcache.reports.changes import render
 
 
 def several(envs: tuple[str, ...] = ("env1",)) -> pd.DataFrame:

@@ -15,10 +15,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "history"))
 
 from frames import commit_name, history_frame, levels, tables
 
-from mlxcache.dashboard.figures import change_figure
-from mlxcache.dashboard.plots import file_name, plot_changes
-from mlxcache.dashboard.units import format_change, format_value
+from mlxcache.dashboard.figures.change import change_figure
+from mlxcache.dashboard.figures.plots import file_name, plot_changes
 from mlxcache.history import change_points
+from mlxcache.reports.units import format_change, format_value
 
 
 def texts(figure: Any) -> str:

@@ -12,10 +12,10 @@ import pandas as pd
 import pytest
 
 from mlxcache.cli import main
-from mlxcache.dashboard.comparison_report import NotDone, to_json
-from mlxcache.dashboard.github import BOT, GitHub, GitHubError, MovedOnError, PullRequest
-from mlxcache.dashboard.notifications import plan
-from mlxcache.dashboard.verdict import marker
+from mlxcache.reports.comment import marker
+from mlxcache.reports.comparison import NotDone, to_json
+from mlxcache.reports.github import BOT, GitHub, GitHubError, MovedOnError, PullRequest
+from mlxcache.reports.issues import plan
 
 from .comparisons import comparison, row
 

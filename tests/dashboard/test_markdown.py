@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlxcache.dashboard.markdown import block, clipped, code, folded, one_line, plain, table
+from mlxcache.reports.markdown import block, clipped, code, folded, one_line, plain, table
 
 
 @pytest.mark.parametrize(

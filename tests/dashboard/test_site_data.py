@@ -14,26 +14,27 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mlxcache.dashboard import suite_data
-from mlxcache.dashboard.answer import answer
-from mlxcache.dashboard.change_pictures import ChangePictures
-from mlxcache.dashboard.events import group_changes, left_standing, standing
-from mlxcache.dashboard.explorer_data import write_explorer_data
-from mlxcache.dashboard.figure_style import PALETTES
-from mlxcache.dashboard.figures import change_figure
+from mlxcache.dashboard.data import suite as suite_data
+from mlxcache.dashboard.data.answer import answer
+from mlxcache.dashboard.data.explorer import write_explorer_data
+from mlxcache.dashboard.data.quality import coverage, machine_noise
+from mlxcache.dashboard.data.repository import Repository
+from mlxcache.dashboard.figures.change import change_figure
+from mlxcache.dashboard.figures.change_pictures import ChangePictures
+from mlxcache.dashboard.figures.files import recolour, render
+from mlxcache.dashboard.figures.style import PALETTES
+from mlxcache.dashboard.figures.suite import curve_figure, race_figure, ratio_figure
 from mlxcache.dashboard.output import Output
-from mlxcache.dashboard.pictures import recolour, render
-from mlxcache.dashboard.plain_text import clean, cut, script_json, short, slug
-from mlxcache.dashboard.quality import coverage, machine_noise
-from mlxcache.dashboard.repository import Repository
-from mlxcache.dashboard.retired import retired_series
-from mlxcache.dashboard.series_store import SeriesStore
+from mlxcache.dashboard.pages.sparkline import sparkline
+from mlxcache.dashboard.pages.suite import heat_class, suite_sections
 from mlxcache.dashboard.site import build_site
-from mlxcache.dashboard.sparkline import sparkline
-from mlxcache.dashboard.suite_figures import curve_figure, race_figure, ratio_figure
-from mlxcache.dashboard.suite_pages import heat_class, suite_sections
 from mlxcache.history import change_points
-from mlxcache.history.helpers import Helpers
+from mlxcache.history.loading.series_store import SeriesStore
+from mlxcache.reports.events import group_changes, left_standing, standing
+from mlxcache.reports.plain_text import clean, cut, script_json, short
+from mlxcache.reports.retired import retired_series
+from mlxcache.support.names import slug
+from mlxcache.support.workers import Helpers
 from tests.dashboard.site_trees import (
     SUITE,
     commit,

@@ -16,8 +16,9 @@ import pytest
 from mlxcache.cli import main
 from mlxcache.dashboard.output import LIST_NAME, Output, SiteError
 from mlxcache.dashboard.site import build_site
-from mlxcache.history import change_points, load, parse_cache
-from mlxcache.history.series_table import lay_out
+from mlxcache.history import change_points, load
+from mlxcache.history.loading import parse_cache
+from mlxcache.history.loading.series_table import lay_out
 from tests.dashboard.site_trees import HOSTILE, commit, judged, write_benchmarks, write_file, write_story
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from mlxcache.dashboard.strip import Bar, draw
+from mlxcache.reports.interval_bars import Bar, draw
 
 
 def test_a_bar_lies_where_its_numbers_say() -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from mlxcache.cli import main
-from mlxcache.dashboard.comparison_report import ReportError, read_json, to_json
-from mlxcache.dashboard.verdict import LIMIT, Figure, NotDone, comment, marker
-from mlxcache.history.verdicts import Verdict
+from mlxcache.history.comparing.verdicts import Verdict
+from mlxcache.reports.comment import LIMIT, Figure, NotDone, comment, marker
+from mlxcache.reports.comparison import ReportError, read_json, to_json
 
 from .comparisons import comparison, row, undecided
 

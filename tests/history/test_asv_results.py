@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from result_trees import COLUMNS, commit, document, row
 
-from mlxcache.history.asv_columns import FAILED, OK, SKIPPED, ParsedFile
-from mlxcache.history.asv_facts import default_unit, stable_params
-from mlxcache.history.asv_results import parse_results
+from mlxcache.history.asv.columns import FAILED, OK, SKIPPED, ParsedFile
+from mlxcache.history.asv.facts import default_unit, stable_params
+from mlxcache.history.asv.results import parse_results
 
 NAME = "0000000a-env.json"
 

@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mlxcache.history.bisecting import Answer, Question, answer, bisect, reproduce
-from mlxcache.history.measuring import MeasureError
-from mlxcache.history.rerun import Outcome
+from mlxcache.remeasure.bisect import Answer, Question, answer, bisect, reproduce
+from mlxcache.remeasure.rerun import Outcome
+from mlxcache.remeasure.rounds import MeasureError
 from tests.tiny_project import commit, git, make_project
 
 # Answers for a commit from the file that it has: what a measurement would find out.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mlxcache.history.by_series import by_series
-from mlxcache.history.series_table import first_places
+from mlxcache.history.loading.by_series import by_series
+from mlxcache.history.loading.series_table import first_places
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.float64])

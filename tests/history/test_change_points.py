@@ -11,10 +11,11 @@ import pytest
 from frames import commit_file, commit_name, git, history_frame, levels, tables
 
 import mlxcache.history
-from mlxcache.history import change_points, judging
-from mlxcache.history.change_table import COLUMNS
-from mlxcache.history.confirmations import Confirmation
-from mlxcache.history.control import Control, divide_best, is_control
+from mlxcache.history import change_points
+from mlxcache.history.changes import judging
+from mlxcache.history.changes.change_table import COLUMNS
+from mlxcache.history.changes.confirmations import Confirmation
+from mlxcache.history.statistics.control import Control, divide_best, is_control
 
 
 def confirmation(outcome: str, before: int, after: int, change: float = 0.1) -> Confirmation:

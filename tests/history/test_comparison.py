@@ -10,8 +10,8 @@ import pytest
 from frames import commit_name, history_frame, levels, tables
 
 from mlxcache.history import change_points, compare, compare_rounds, overall
-from mlxcache.history.comparison import COLUMNS
-from mlxcache.history.verdicts import (
+from mlxcache.history.comparing.comparison import COLUMNS
+from mlxcache.history.comparing.verdicts import (
     Estimate,
     Limits,
     Verdict,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlxcache.history.control import is_control
+from mlxcache.history.statistics.control import is_control
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from mlxcache.commands.coverage import to_measure
-from mlxcache.history.commits import RepositoryError
-from mlxcache.history.coverage import coverage, first_parent_line
+from mlxcache.history.loading.commits import RepositoryError
+from mlxcache.history.loading.coverage import coverage, first_parent_line
 from tests.tiny_project import commit, git, make_project
 
 

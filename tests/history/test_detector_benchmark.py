@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mlxcache.history import labelled
-from mlxcache.history.labelled import NOISE_MODELS, Split, Step, draw_series
-from mlxcache.history.noise import FloatArray, short_term_sigma
-from mlxcache.history.rerun import Outcome, confirm, narrow, search_range
-from mlxcache.history.scoring import Detection, Score, add_scores, score_series
-from mlxcache.history.segments import find_changes, log_values
+from mlxcache.history.changes.segments import find_changes, log_values, search_range
+from mlxcache.history.statistics.noise import FloatArray, short_term_sigma
+from mlxcache.remeasure.rerun import Outcome, confirm, narrow
+from tools import labelled
+from tools.labelled import NOISE_MODELS, Split, Step, draw_series
+from tools.scoring import Detection, Score, add_scores, score_series
 
 ROOT = Path(__file__).resolve().parents[2]
 

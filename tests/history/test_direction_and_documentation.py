@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from frames import commit_file, git
 
-from mlxcache.history.direction import direction_of, higher_is_better
-from mlxcache.history.documentation import documentation_only, is_documentation
+from mlxcache.history.changes.documentation import documentation_only, is_documentation
+from mlxcache.history.loading.direction import direction_of, higher_is_better
 
 
 @pytest.mark.parametrize(

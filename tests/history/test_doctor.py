@@ -8,7 +8,7 @@ import pytest
 from result_trees import document, row, write_document, write_tree
 
 from mlxcache import cli
-from mlxcache.history.merge import STAGE_NAME
+from mlxcache.history.merging.merge import STAGE_NAME
 
 
 def test_healthy_tree(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mlxcache.history.git import run_git
+from mlxcache.support.git import run_git
 from tests.tiny_project import commit, git
 
 

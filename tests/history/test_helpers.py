@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mlxcache.history.helpers import Helpers, as_they_come, here
+from mlxcache.support.workers import Helpers, as_they_come, here
 
 
 @pytest.mark.parametrize("n", [0, 1, 3])

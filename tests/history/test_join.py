@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from result_trees import document, row
 from test_damaged_trees import json_values, paths_in
 
-from mlxcache.history.join import JoinError, join_results, same, to_format_2
+from mlxcache.history.merging.join import JoinError, join_results, same, to_format_2
 
 NAN = math.nan
 cells = st.lists(st.sampled_from([NAN, None, 1.0, 2.0]), min_size=4, max_size=4)

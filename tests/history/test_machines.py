@@ -9,7 +9,7 @@ import pytest
 from result_trees import document, row, write_document
 
 from mlxcache.history import load
-from mlxcache.history.machines import RuleError, as_rules, kind_of
+from mlxcache.history.asv.machines import RuleError, as_rules, kind_of
 
 M1 = {"arch": "arm64", "cpu": "Apple M1", "ram": "16"}
 

@@ -12,12 +12,13 @@ import pandas as pd
 import pytest
 from frames import commit_file, commit_name, git, history_frame, levels
 
-from mlxcache.history import change_points, compare_rounds, measure, read_confirmations
-from mlxcache.history.confirmations import FILE_NAME, Confirmation, write_confirmations
-from mlxcache.history.confirming import NotMeasured, candidates, commits_between, confirm_changes, selector
-from mlxcache.history.measuring import (
+from mlxcache.history import change_points, compare_rounds, read_confirmations
+from mlxcache.history.changes.confirmations import FILE_NAME, Confirmation, write_confirmations
+from mlxcache.remeasure.confirming import NotMeasured, candidates, commits_between, confirm_changes, selector
+from mlxcache.remeasure.rounds import (
     MeasureError,
     find_config,
+    measure,
     merge_base,
     resolve_commit,
     run_driver,

@@ -17,9 +17,10 @@ from asv.results import Results
 from result_trees import COLUMNS, commit, document, row, write_benchmarks, write_document, write_tree
 
 from mlxcache import cli
-from mlxcache.history import atomic, load
-from mlxcache.history.folder_lock import LOCK_NAME, FolderBusyError, folder_lock
-from mlxcache.history.merge import STAGE_NAME, merge
+from mlxcache.history import load
+from mlxcache.history.merging.merge import STAGE_NAME, merge
+from mlxcache.support import atomic
+from mlxcache.support.folder_lock import LOCK_NAME, FolderBusyError, folder_lock
 
 PACKAGE_ROOT = Path(__file__).parents[2]
 NAN = float("nan")
@@ -213,7 +214,7 @@ def test_overlapping_folders_are_refused(tmp_path: Path) -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from mlxcache.history.merge import merge
+from mlxcache.history.merging.merge import merge
 target, left, *shards = sys.argv[1:]
 left = [int(left)]
 def counted(call):

@@ -10,9 +10,9 @@ import pytest
 from result_trees import write_tree
 
 from mlxcache import history
-from mlxcache.history import progress as progress_module
-from mlxcache.history.problems import Problem, Problems
-from mlxcache.history.progress import progress
+from mlxcache.history.asv.problems import Problem, Problems
+from mlxcache.support import progress as progress_module
+from mlxcache.support.progress import progress
 
 
 def imported_by(code: str) -> set[str]:
@@ -34,7 +34,9 @@ def test_layers() -> None:
     assert "pandas" in loaded
     assert not loaded & {"mlx", "mlxcache.dashboard", "matplotlib"}
     assert "pandas" not in imported_by("import mlxcache.history")
-    assert "pandas" not in imported_by("import mlxcache.history.merge, mlxcache.history.parse_ahead")
+    assert "pandas" not in imported_by(
+        "import mlxcache.history.merging.merge, mlxcache.history.loading.parse_ahead"
+    )
 
 
 def test_public_names() -> None:

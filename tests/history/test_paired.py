@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mlxcache.history.labelled import NOISE_MODELS
-from mlxcache.history.noise import FloatArray
-from mlxcache.history.paired import bootstrap_interval, log_ratios, paired_change, trimmed_mean
+from mlxcache.history.comparing.paired import bootstrap_interval, log_ratios, paired_change, trimmed_mean
+from mlxcache.history.statistics.noise import FloatArray
+from tools.labelled import NOISE_MODELS
 
 
 def abba(noise: str, pairs: int, seed: int, change: float = 0.0) -> tuple[FloatArray, FloatArray]:

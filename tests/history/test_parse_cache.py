@@ -12,8 +12,9 @@ import pandas as pd
 import pytest
 from result_trees import document, row, write_document, write_tree
 
-from mlxcache.history import load, parse_ahead, parse_cache
-from mlxcache.history.asv_results import parse_results
+from mlxcache.history import load
+from mlxcache.history.asv.results import parse_results
+from mlxcache.history.loading import parse_ahead, parse_cache
 
 
 @pytest.fixture(autouse=True)
@@ -173,7 +174,7 @@ def test_second_process_alone(tmp_path: Path) -> None:
     path = write_document(root, document(rows))
     order = json.dumps([str(cache), False, [[str(path), str(path.parent)], [str(root / "gone"), str(root)]]])
     subprocess.run(
-        [sys.executable, "-m", "mlxcache.history.parse_ahead"],
+        [sys.executable, "-m", "mlxcache.history.loading.parse_ahead"],
         input=order.encode(),
         check=True,
         cwd=Path(__file__).parents[2],

@@ -12,7 +12,8 @@ import pandas as pd
 import pytest
 from result_trees import document, row, write_document, write_tree
 
-from mlxcache.history import load, parse_cache
+from mlxcache.history import load
+from mlxcache.history.loading import parse_cache
 
 
 @pytest.fixture(autouse=True)

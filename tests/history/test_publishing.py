@@ -10,8 +10,8 @@ from result_trees import commit as commit_name
 from result_trees import document, row, write_document
 
 from mlxcache import cli
-from mlxcache.history.full_history import is_shallow
-from mlxcache.history.publishing import PublishError, publish
+from mlxcache.history.loading.full_history import is_shallow
+from mlxcache.history.merging.publish import PublishError, publish
 from tests.tiny_project import git, make_project
 
 
@@ -82,7 +82,7 @@ def test_losing_the_race_for_ever_is_an_error(
     clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The shards are as they were, and nothing stays in the clone."""
-    monkeypatch.setattr("mlxcache.history.publishing._pushed", lambda *_: False)
+    monkeypatch.setattr("mlxcache.history.merging.publish._pushed", lambda *_: False)
     pauses: list[float] = []
     with pytest.raises(PublishError, match="was pushed to by others 3 times in a row"):
         publish([shard(tmp_path / "s", 1)], clone, branch="b", tries=3, pause=pauses.append)

@@ -12,12 +12,13 @@ import pandas as pd
 import pytest
 from frames import history_frame, tables
 
-from mlxcache.history import change_points, judging
-from mlxcache.history.certificate_store import CertificateStore
-from mlxcache.history.detectors import PeltDetector
-from mlxcache.history.noise import FloatArray, middle_of_seven, short_term_sigma
-from mlxcache.history.quiet import Certificate, loud
-from mlxcache.history.segments import find_changes
+from mlxcache.history import change_points
+from mlxcache.history.changes import judging
+from mlxcache.history.changes.certificate_store import CertificateStore
+from mlxcache.history.changes.detectors import PeltDetector
+from mlxcache.history.changes.quiet import Certificate, loud
+from mlxcache.history.changes.segments import find_changes
+from mlxcache.history.statistics.noise import FloatArray, middle_of_seven, short_term_sigma
 
 DETECTOR = PeltDetector()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from mlxcache.history.asv_driver import _recall
+from mlxcache.remeasure.asv_driver import _recall
 
 
 def test_a_stored_environments_variable_is_taken_from_its_name() -> None:

@@ -12,10 +12,10 @@ from result_trees import write_tree
 from test_merge import run_killed
 
 from mlxcache import cli
-from mlxcache.history.confirmations import FILE_NAME, Confirmation, read_confirmations, write_confirmations
-from mlxcache.history.folder_lock import LOCK_NAME
-from mlxcache.history.merge import merge
-from mlxcache.history.records import RUNS, join_lines
+from mlxcache.history.changes.confirmations import FILE_NAME, Confirmation, read_confirmations, write_confirmations
+from mlxcache.history.merging.merge import merge
+from mlxcache.history.merging.records import RUNS, join_lines
+from mlxcache.support.folder_lock import LOCK_NAME
 
 SAID = Confirmation(
     "m1", "e", "b.time_x", "", "1", "confirmed", "a", "b", "a", "b", 0.1, 0.09, 0.11, 20, "2025-01-01T00:00:00"

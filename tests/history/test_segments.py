@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import mannwhitneyu
 
-from mlxcache.history.confidence import step_with_slope
-from mlxcache.history.detectors import AsvDetector, PeltDetector, ThresholdDetector
-from mlxcache.history.effect import ShiftOfMedians, ShiftOfPairs
-from mlxcache.history.noise import FloatArray, autocorrelation, running_median, short_term_sigma
-from mlxcache.history.segments import Method, find_changes, log_values
-from mlxcache.history.significance import PermutationTest, RankTest, mean_ranks, rank_z
+from mlxcache.history.changes.confidence import step_with_slope
+from mlxcache.history.changes.detectors import AsvDetector, PeltDetector, ThresholdDetector
+from mlxcache.history.changes.segments import Method, find_changes, log_values
+from mlxcache.history.statistics.effect import ShiftOfMedians, ShiftOfPairs
+from mlxcache.history.statistics.noise import FloatArray, autocorrelation, running_median, short_term_sigma
+from mlxcache.history.statistics.significance import PermutationTest, RankTest, mean_ranks, rank_z
 
 
 def steps(levels: list[tuple[int, float]], sigma: float, seed: int) -> FloatArray:

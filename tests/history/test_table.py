@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 from result_trees import commit, count_values, document, row, write_benchmarks, write_document, write_tree
 
-from mlxcache.history import load, series_keys, table
+from mlxcache.history import load, series_keys
+from mlxcache.history.loading import table
 
 AGREED = [
     "machine", "commit", "commit_date", "env", "benchmark", "params", "version", "value", "unit",

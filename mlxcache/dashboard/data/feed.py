@@ -1,0 +1,106 @@
+"""The changes for programs: an Atom feed for readers, JSON for scripts."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+from xml.etree import ElementTree
+
+from mlxcache.history.loading.commits import Commit
+from mlxcache.reports.events import Event
+from mlxcache.reports.plain_text import clean, short
+from mlxcache.reports.text import as_json, label
+from mlxcache.reports.units import format_change, format_value
+from mlxcache.support.names import digest
+
+_ATOM: Final = "http://www.w3.org/2005/Atom"
+_MOST: Final = 100
+FEED_PATH: Final = "feed.xml"
+JSON_PATH: Final = "changes.json"
+
+
+def headline(event: Event) -> str:
+    """One line: what, which way, how much."""
+    more = f" and {len(event.rows) - 1} more" if len(event.rows) > 1 else ""
+    return f"{short(event.benchmark)} is {event.word}: {format_change(float(event.lead['magnitude']))}{more}"
+
+
+def as_feed(events: list[Event], title: str, address: str, commits: Mapping[str, Commit]) -> bytes:
+    """The newest events as Atom; `address` is where the site will be, "" if that is unknown."""
+    feed = ElementTree.Element("feed", {"xmlns": _ATOM})
+    dates = [_date(commits.get(event.after)) for event in events[:_MOST]]
+    base = address.rstrip("/") + "/" if address else ""
+    _add(feed, "id", f"{base}{FEED_PATH}" if base else f"urn:mlxcache:{digest(title, size=16)}")
+    _add(feed, "title", f"{clean(title)}: changes of performance")
+    _add(feed, "updated", max(dates, default=_date(None)))
+    ElementTree.SubElement(feed, "link", {"rel": "self", "href": f"{base}{FEED_PATH}"})
+    ElementTree.SubElement(feed, "link", {"href": f"{base}index.html"})
+    author = ElementTree.SubElement(feed, "author")
+    _add(author, "name", "mlxcache dashboard")
+    for event, date in zip(events, dates, strict=False):
+        entry = ElementTree.SubElement(feed, "entry")
+        page = f"{base}{event.address}.html"
+        _add(entry, "id", page if base else f"urn:mlxcache:{digest(title, event.address, size=16)}")
+        _add(entry, "title", clean(headline(event)))
+        _add(entry, "updated", date)
+        ElementTree.SubElement(entry, "link", {"href": page})
+        _add(entry, "summary", clean(_summary(event)))
+        ElementTree.SubElement(entry, "category", {"term": event.direction})
+        ElementTree.SubElement(entry, "category", {"term": event.state})
+    text: bytes = ElementTree.tostring(feed, encoding="utf-8", xml_declaration=True)
+    return text + b"\n"
+
+
+def as_changes_json(events: list[Event]) -> str:
+    """All events with all rows."""
+    return as_json(
+        {
+            "version": 1,
+            "changes": [
+                {
+                    "page": f"{event.address}.html",
+                    "benchmark": clean(event.benchmark),
+                    "direction": event.direction,
+                    "state": event.state,
+                    "still_measured": not event.retired,
+                    "before": clean(event.before),
+                    "after": clean(event.after),
+                    "range_commits": event.range_commits,
+                    "series": [{name: _plain(value) for name, value in row.items()} for row in event.rows],
+                }
+                for event in events
+            ],
+        }
+    )
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def _summary(event: Event) -> str:
+    rows = []
+    for row in event.rows[:20]:
+        unit = str(row["unit"])
+        values = f"{format_value(row['value_before'], unit)} to {format_value(row['value_after'], unit)}"
+        rows.append(f"{short(label(row))} on {short(str(row['machine']), 60)}: {values}")
+    return f"{event.state}, between {event.before[:10]} and {event.after[:10]}. " + "; ".join(rows)
+
+
+def _date(commit: Commit | None) -> str:
+    seconds = commit.date_s if commit is not None else None
+    try:
+        moment = datetime.datetime.fromtimestamp(seconds or 0, datetime.UTC)
+    except (OverflowError, ValueError, OSError):
+        moment = datetime.datetime.fromtimestamp(0, datetime.UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _add(parent: ElementTree.Element, name: str, text: str) -> None:
+    ElementTree.SubElement(parent, name).text = text

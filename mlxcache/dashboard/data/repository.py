@@ -1,0 +1,123 @@
+"""What the repository tells beyond the order of commits: subjects in a range, and where a commit is shown.
+
+Everything here may be missing; then pages say less, never something else.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from mlxcache.history.loading.commits import Commit
+from mlxcache.support.git import run_git
+
+_REMOTE: Final = re.compile(
+    r"(?:(?:https?|ssh|git)://(?:[^/@\s]+@)?|[\w.-]+@)(?P<host>[\w.-]+)(?::\d+)?[:/](?P<path>[\w./~+-]+?)(?:\.git)?/?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RangeCommit:
+    """One commit of a range; `measured` says whether any result is of it."""
+
+    name: str
+    subject: str
+    measured: bool
+
+
+class Repository:
+    """The branch's line of commits, and the address of a commit's page."""
+
+    def __init__(self, folder: Path | None, branch: str, commits: Mapping[str, Commit]) -> None:
+        self._commits = commits
+        self._in_order = sorted(set(commits.values()), key=lambda commit: commit.index)
+        self._line: list[tuple[str, str]] = []
+        self._pattern = ""
+        self.name = ""
+        if folder is not None:
+            self._line = _line(folder, branch)
+            self._pattern = _commit_address(folder)
+            self.name = _project_name(folder)
+
+    @property
+    def line(self) -> list[tuple[str, str]]:
+        """Hash and subject of every first-parent commit, oldest first; empty without a repository."""
+        return self._line
+
+    def address(self, commit: str) -> str:
+        """Where the commit is shown on the web, or ""."""
+        known = self._commits.get(commit)
+        on_line = known is None or known.place in ("line", "side")
+        return f"{self._pattern}{commit}" if self._pattern and on_line and commit.isalnum() else ""
+
+    def subject(self, commit: str) -> str:
+        """The first line of its message, or ""."""
+        known = self._commits.get(commit)
+        return known.subject if known else ""
+
+    def between(self, before: str, after: str, limit: int = 200) -> tuple[list[RangeCommit], int]:
+        """Commits after `before` up to `after`, the newest first, at most `limit`, and how many there are.
+
+        Without the repository only measured ones are known.
+        """
+        first, last = self._commits.get(before), self._commits.get(after)
+        if first is None or last is None:
+            return [], 0
+        if self._line and first.position is not None and last.position is not None:
+            part = self._line[first.position + 1 : last.position + 1]
+            found = [RangeCommit(name, subject, name in self._commits) for name, subject in part]
+        else:
+            known = self._in_order[first.index + 1 : last.index + 1]
+            found = [RangeCommit(commit.name, commit.subject, True) for commit in known]
+        return found[::-1][:limit], len(found)
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    try:
+        done = run_git(folder, *arguments)
+    except OSError:
+        return ""
+    return done.text if done.ok else ""
+
+
+def _line(folder: Path, branch: str) -> list[tuple[str, str]]:
+    text = _git(folder, "-c", "log.showSignature=false", "log", "--first-parent", "--reverse", "--format=%H%x09%s",
+                branch, "--")  # fmt: skip
+    pairs = (row.split("\t", 1) for row in text.split("\n") if "\t" in row)
+    return [(name, subject) for name, subject in pairs]
+
+
+def _commit_address(folder: Path) -> str:
+    """What stands before a commit's hash in the address of its page, or ""."""
+    own = _from_asv(folder / "asv.conf.json")
+    if own:
+        return own
+    match = _REMOTE.fullmatch(_git(folder, "remote", "get-url", "origin").strip())
+    if not match or "." not in match["host"]:
+        return ""
+    middle = "commits" if match["host"] == "bitbucket.org" else "commit"
+    return f"https://{match['host']}/{match['path']}/{middle}/"
+
+
+def _project_name(folder: Path) -> str:
+    """What asv's settings call the project (they may have comments, so they are not read as JSON)."""
+    try:
+        text = (folder / "asv.conf.json").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        text = ""
+    match = re.search(r'^\s*"project"\s*:\s*"([^"\\]+)"', text, re.MULTILINE)
+    return match[1] if match else folder.resolve().name
+
+
+def _from_asv(path: Path) -> str:
+    """asv's own setting; its comments are not JSON, so only a plain file is understood."""
+    try:
+        settings: Any = json.loads(path.read_text(encoding="utf-8"))
+        address = str(settings.get("show_commit_url", ""))
+    except (OSError, ValueError, AttributeError):
+        return ""
+    return address if address.startswith(("https://", "http://")) else ""

@@ -1,0 +1,1 @@
+"""Reads asv's own files; knows nothing of tables."""

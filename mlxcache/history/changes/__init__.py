@@ -1,0 +1,1 @@
+"""Finds what changed in a series, and when."""

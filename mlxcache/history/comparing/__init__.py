@@ -1,0 +1,1 @@
+"""Judges two commits against each other."""

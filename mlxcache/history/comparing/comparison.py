@@ -1,0 +1,372 @@
+"""Base against head: one row a series, with a verdict.
+
+    df = load("results", repo=".", samples=True)
+    rows = compare(df, "main", "HEAD~1")          # from results that are there
+    rows = compare_rounds(rounds)                 # from commits that were just measured in turn
+
+Stored results were taken at different times. Their own intervals tell how much the samples of *one run*
+differ, and a second run may give an equally tight interval elsewhere; so the series' history says how much
+runs differ, and that counts. Rounds that were interleaved are compared pair by pair instead
+(`mlxcache.history.comparing.paired`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+from scipy.special import stdtr, stdtrit
+
+from mlxcache.history.comparing.paired import MIN_PAIRS, paired_change
+from mlxcache.history.comparing.verdicts import Estimate, Limits, adjusted_p_values, further_rounds, verdict_of
+from mlxcache.history.loading.direction import higher_is_better
+from mlxcache.history.loading.series_table import (
+    KEY_COLUMNS,
+    ControlTest,
+    Key,
+    Task,
+    as_tasks,
+    control_test,
+    find_controls,
+    measured,
+    series_keys,
+)
+from mlxcache.history.statistics.control import divide_best
+from mlxcache.history.statistics.noise import FloatArray, short_term_sigma
+
+# What two runs of one commit differ by where no history tells (standard deviation).
+_RUN_TO_RUN: Final = 0.03
+_ENOUGH_HISTORY: Final = 6
+_CONTROL_MOVED: Final = 0.01
+_Z_99: Final = 2.5758
+
+COLUMNS: Final = (
+    *KEY_COLUMNS,
+    "base",
+    "head",
+    "value_base",
+    "value_head",
+    "change",
+    "low",
+    "high",
+    "direction",
+    "p_value",
+    "adjusted_p",
+    "significant",
+    "relevant",
+    "verdict",
+    "rounds",
+    "further_rounds",
+    "control",
+    "already_on_base",
+    "note",
+)
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One series before the verdict, which needs all of them: `change` is of the value, not "worse"."""
+
+    key: Key
+    value_base: float
+    value_head: float
+    change: float
+    low: float
+    high: float
+    p_value: float
+    rounds: int
+    control: str
+    note: str
+
+
+def compare(
+    df: pd.DataFrame,
+    base: str,
+    head: str,
+    *,
+    limits: Limits | None = None,
+    control: str | None = "auto",
+    higher_better: Mapping[str, bool] | None = None,
+    base_changes: pd.DataFrame | None = None,
+) -> pd.DataFrame:
+    """Verdicts from stored results, for every series that was measured on both commits.
+
+    Args:
+        df: what `load` returned; with `samples=True` the samples' spread counts, else asv's interval.
+        base, head: commits as the table names them, or beginnings of four characters or more that fit one.
+        limits: what is significant, relevant and tolerated.
+        control: see `change_points`.
+        higher_better: benchmark name to whether more is better, where neither attribute nor unit tells.
+        base_changes: `change_points` of base's own history; its regressions that were not taken back are
+            named in `already_on_base`, so that they are not blamed on head.
+
+    Returns:
+        One row a series, the worst first; controls are not among them:
+
+        machine, env, benchmark, params, version, unit
+        base, head               the commits
+        value_base, value_head   medians, in `unit`
+        change, low, high        relative change of the value and its 95 % interval; 0.05: head is 5 % more
+        direction                "regression" or "improvement" if significant, else "unchanged"
+        p_value, adjusted_p      two-sided; the second one takes all series into account
+        significant, relevant    more than chance; at least `limits.relevant`
+        verdict                  "regression", "no regression" or "inconclusive"
+        rounds                   runs behind each side
+        further_rounds           about how many more would decide an inconclusive one, else 0
+        control                  what the values were divided by, or ""
+        already_on_base          what base had already lost, or ""
+        note                     what else a reader must know, or ""
+
+        `attrs["notices"]` lists what holds for the whole comparison.
+
+    Raises:
+        ValueError: a commit is not in the table, or its name is not unique; a column is missing.
+    """
+    table = measured(df, also=("samples", "ci_low", "ci_high"))
+    base, head = _resolve(table, base, "base"), _resolve(table, head, "head")
+    order = dict(zip(table["commit"].astype("str"), table["commit_index"].tolist(), strict=True))
+    keys = series_keys(table)
+    controls = find_controls(table, keys, control_test(control))
+    rows = []
+    spread = _within_run(table, base, head)
+    for task in as_tasks(table, keys, controls):
+        places = [np.flatnonzero(task.commits == order[name]) for name in (base, head)]
+        if not all(len(place) for place in places):
+            continue
+        at_base, at_head = int(places[0][0]), int(places[1][0])
+        rows.append(_stored(task, at_base, at_head, spread.get(task.number, 0.0)))
+    rows, notices = _without_controls(rows, control_test(control))
+    frame = _finish(rows, base, head, limits or Limits(), higher_better, df, base_changes)
+    notices.append("stored results were not interleaved: --measure settles what stays inconclusive")
+    frame.attrs["notices"] = notices
+    return frame
+
+
+def compare_rounds(
+    rounds: pd.DataFrame,
+    *,
+    base: str = "base",
+    head: str = "head",
+    limits: Limits | None = None,
+    control: str | None = "auto",
+    higher_better: Mapping[str, bool] | None = None,
+    base_changes: pd.DataFrame | None = None,
+) -> pd.DataFrame:
+    """Verdicts from rounds in which both commits were measured in turn.
+
+    Args:
+        rounds: columns machine, env, benchmark, params, version, unit, round (number), side ("base" or
+            "head") and value, one for each side of each round. Rounds that lack a side are left out.
+        base, head: how the commits are called in the result.
+        limits, control, higher_better, base_changes: as in `compare`.
+
+    Returns:
+        The columns of `compare`. Series with fewer than four complete rounds are inconclusive.
+
+    Raises:
+        ValueError: a column is missing.
+    """
+    missing = sorted({*KEY_COLUMNS, "round", "side", "value"} - set(rounds.columns))
+    if missing:
+        raise ValueError(
+            f"rounds lack {', '.join(missing)}; expected what mlxcache.remeasure.rounds.measure returns"
+        )
+    is_control = control_test(control)
+    pairs: dict[Key, pd.DataFrame] = {}
+    for names, group in rounds.groupby(list(KEY_COLUMNS), observed=True, sort=True):
+        wide = group.pivot_table(index="round", columns="side", values="value", aggfunc="median")
+        if {"base", "head"} <= set(wide.columns):
+            pairs[Key(*map(str, names))] = wide[["base", "head"]].dropna()
+    beside = [key for key in pairs if is_control(key.benchmark)]
+    rows = [
+        _paired(key, wide, {c: pairs[c] for c in beside if c != key and c[:2] == key[:2]})
+        for key, wide in pairs.items()
+    ]
+    rows, notices = _without_controls(rows, is_control)
+    frame = _finish(rows, base, head, limits or Limits(), higher_better, rounds, base_changes)
+    frame.attrs["notices"] = notices
+    return frame
+
+
+def _resolve(table: pd.DataFrame, name: str, role: str) -> str:
+    """The one commit of the table that is called, or begins with, `name`."""
+    names = sorted(set(table["commit"].astype("str")))
+    if name in names:
+        return name
+    fits = [full for full in names if full.startswith(name)] if len(name) >= 4 else []
+    if len(fits) == 1:
+        return fits[0]
+    if fits:
+        raise ValueError(f"{role}: {name!r} begins {len(fits)} commits of the results; give more characters")
+    raise ValueError(
+        f"{role}: no results for commit {name!r} ({len(names)} commits have some); "
+        "measure it with `asv run` or compare with --measure"
+    )
+
+
+def _within_run(table: pd.DataFrame, base: str, head: str) -> dict[int, float]:
+    """Standard error of head against base by series, as the samples of the two runs have it."""
+    rows = table[table["commit"].isin([base, head])]
+    has_samples = "samples" in rows.columns
+    variance: dict[int, float] = {}
+    for row in rows.to_dict("records"):
+        samples = row["samples"] if has_samples else None
+        error = math.nan
+        if samples is not None and len(samples) >= 4 and min(samples) > 0:
+            logs = np.log(np.asarray(samples, dtype=np.float64))
+            spread = 1.4826 * float(np.median(np.abs(logs - np.median(logs))))
+            error = 1.2533 * spread / math.sqrt(len(logs))  # standard error of a median
+        elif "ci_low" in row and 0 < row["ci_low"] <= row["ci_high"] < math.inf:
+            error = math.log(row["ci_high"] / row["ci_low"]) / (2 * _Z_99)
+        if math.isfinite(error):
+            variance[row["series"]] = variance.get(row["series"], 0.0) + error**2
+    return {series: math.sqrt(v) for series, v in variance.items()}
+
+
+def _stored(task: Task, at_base: int, at_head: int, within: float) -> _Row:
+    values = task.values
+    positive = bool((values > 0).all())
+    x: FloatArray = np.log(values) if positive else values / (abs(float(values[at_base])) or 1.0)
+    control = ""
+    if positive:
+        usable = [c for c in task.controls if np.isfinite(c.x[[at_base, at_head]]).all()]
+        x, control = divide_best(x, usable)
+    known = len(x) >= _ENOUGH_HISTORY
+    runs = math.sqrt(2.0) * (short_term_sigma(x) if known else _RUN_TO_RUN)
+    error = max(within, runs)
+    freedom = float(min(len(x) - 2, 30)) if known else 30.0
+    shift = float(x[at_head] - x[at_base])
+    margin = float(stdtrit(freedom, 0.975)) * error
+    scale = math.expm1 if positive else float
+    return _Row(
+        key=task.key,
+        value_base=float(values[at_base]),
+        value_head=float(values[at_head]),
+        change=scale(shift),
+        low=scale(shift - margin),
+        high=scale(shift + margin),
+        p_value=2.0 * float(stdtr(freedom, -abs(shift) / error)),
+        rounds=1,
+        control=control,
+        note="" if known else f"{len(x)} commits measured: assumed that runs differ by {_RUN_TO_RUN:.0%}",
+    )
+
+
+def _paired(key: Key, wide: pd.DataFrame, controls: Mapping[Key, pd.DataFrame]) -> _Row:
+    base, head = wide["base"].to_numpy(np.float64), wide["head"].to_numpy(np.float64)
+    value_base = float(np.median(base)) if len(base) else math.nan
+    value_head = float(np.median(head)) if len(head) else math.nan
+
+    def undecided(note: str, change: float) -> _Row:
+        return _Row(key, value_base, value_head, change, -math.inf, math.inf, 1.0, len(base), "", note)
+
+    if len(base) < MIN_PAIRS:
+        return undecided(f"{len(base)} complete rounds; {MIN_PAIRS} are needed", 0.0)
+    if min(float(base.min()), float(head.min())) <= 0:
+        if bool((base == base[0]).all()) and bool((head == base[0]).all()):
+            return _Row(key, value_base, value_head, 0.0, 0.0, 0.0, 1.0, len(base), "", "the value never moved")
+        return undecided("values at or below zero have no ratio", 0.0)
+    aligned = {c.benchmark: frame.reindex(wide.index) for c, frame in controls.items()}
+    usable = {name: frame for name, frame in aligned.items() if bool((frame > 0).to_numpy().all())}
+    result = paired_change(
+        base,
+        head,
+        [(frame["base"].to_numpy(np.float64), frame["head"].to_numpy(np.float64)) for frame in usable.values()],
+    )
+    name = "" if result.control is None else list(usable)[result.control]
+    return _Row(
+        key,
+        value_base,
+        value_head,
+        result.change,
+        result.low,
+        result.high,
+        result.p_value,
+        result.pairs,
+        name,
+        "",
+    )
+
+
+def _without_controls(rows: list[_Row], is_control: ControlTest) -> tuple[list[_Row], list[str]]:
+    """Controls are not judged: where one moved, the machine did, and that is worth a remark."""
+    notices = [
+        f"the control {row.key.benchmark} moved by {row.change:+.1%}: {row.key.machine} was not steady"
+        for row in rows
+        if is_control(row.key.benchmark) and row.p_value < _CONTROL_MOVED
+    ]
+    return [row for row in rows if not is_control(row.key.benchmark)], notices
+
+
+def _finish(
+    rows: list[_Row],
+    base: str,
+    head: str,
+    limits: Limits,
+    higher_better: Mapping[str, bool] | None,
+    source: pd.DataFrame,
+    base_changes: pd.DataFrame | None,
+) -> pd.DataFrame:
+    """Verdicts for all rows together, the worst first."""
+    facts = source.attrs.get("benchmarks", {})
+    adjusted = adjusted_p_values([row.p_value for row in rows])
+    known = _open_regressions(base_changes)
+    records: list[dict[str, Any]] = []
+    for row, adjusted_p in zip(rows, adjusted.tolist(), strict=True):
+        better = (higher_better or {}).get(row.key.benchmark)
+        if better is None:
+            entry = facts.get(row.key.benchmark)
+            better = higher_is_better(row.key.unit, getattr(entry, "facts", None))
+        low, high = (-row.high, -row.low) if better else (row.low, row.high)
+        estimate = Estimate(-row.change if better else row.change, low, high, row.p_value, row.rounds)
+        verdict = verdict_of(estimate, adjusted_p, limits)
+        significant = adjusted_p <= limits.false_share
+        direction = "improvement" if estimate.worse < 0 else "regression"
+        records.append(
+            {
+                **row.key._asdict(),
+                "base": base,
+                "head": head,
+                "value_base": row.value_base,
+                "value_head": row.value_head,
+                "change": row.change,
+                "low": row.low,
+                "high": row.high,
+                "direction": direction if significant else "unchanged",
+                "p_value": row.p_value,
+                "adjusted_p": adjusted_p,
+                "significant": significant,
+                "relevant": abs(row.change) >= limits.relevant,
+                "verdict": str(verdict),
+                "rounds": row.rounds,
+                "further_rounds": further_rounds(estimate, limits) if verdict == "inconclusive" else 0,
+                "control": row.control,
+                "already_on_base": known.get(row.key, ""),
+                "note": row.note,
+                "_worse": estimate.worse,
+            }
+        )
+    frame = pd.DataFrame(records, columns=[*COLUMNS, "_worse"])
+    rank = frame["verdict"].map({"regression": 0, "inconclusive": 1, "no regression": 2})
+    frame = frame.assign(_rank=rank).sort_values(
+        ["_rank", "_worse", "benchmark", "params"], ascending=[True, False, True, True], ignore_index=True
+    )
+    return frame[list(COLUMNS)]
+
+
+def _open_regressions(changes: pd.DataFrame | None) -> dict[Key, str]:
+    """By series, what its own history lost and did not get back."""
+    if changes is None or changes.empty:
+        return {}
+    still = changes[(changes["direction"] == "regression") & (changes["state"] != "recovered")]
+    found: dict[Key, str] = {}
+    for row in still.to_dict("records"):
+        key = Key(*(str(row[name]) for name in KEY_COLUMNS))
+        sure = f"{row['state']}, confidence {row['confidence']:.2f}"
+        text = f"{row['magnitude']:+.1%} since {row['after'][:8]} ({sure})"
+        found[key] = "; ".join(filter(None, [found.get(key, ""), text]))
+    return found

@@ -1,0 +1,1 @@
+"""Puts a results tree together as one table."""

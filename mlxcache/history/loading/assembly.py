@@ -1,0 +1,332 @@
+"""Puts what was read into the table: one allocation a column, filled file by file in commit order."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from mlxcache.history.asv.columns import STATUS_NAMES, ParsedFile, Spread
+from mlxcache.history.loading.cases import Cases, Codes, Places, code_type
+from mlxcache.history.loading.commits import Commit
+from mlxcache.history.loading.parse_cache import ParseCache
+from mlxcache.history.loading.parse_pack import Pack, PackWriter
+from mlxcache.history.loading.reading import ResultFile
+
+Array = npt.NDArray[Any]
+
+# Columns that a file's content gives as they are, and what `ParsedFile` calls them.
+_CONTENT: Final = {
+    "value": "values",
+    "ci_low": "ci_low",
+    "ci_high": "ci_high",
+    "n_samples": "n_samples",
+    "status": "status",
+}
+
+
+# Columns that have one value a file; those of machines and environments are small, and often all 0.
+_OF_FILE: Final = ("commit", "commit_index", "commit_date", "file")
+
+
+@dataclass(frozen=True, slots=True)
+class Extras:
+    """Which columns beyond the usual ones the table has."""
+
+    host: bool = False
+    samples: bool = False
+    quartiles: bool = False
+    timing: bool = False
+    params: Sequence[str] = ()  # names of parameters that get a column
+
+
+def assemble(
+    files: Sequence[ResultFile], cases: Cases, commits: dict[str, Commit], extras: Extras
+) -> pd.DataFrame:
+    """The table of all values that the files keep; `commits` is by the names that the files use.
+
+    Takes the values out of the files on the way: a large tree has no memory for both.
+    """
+    table = _Table(files, cases, commits, extras)
+    packing = _pack(table.files)
+    # Of whole files of one folder, the columns are the pack's too.
+    alone = len({id(file.cache) for file in files}) == 1
+    alone = alone and all(file.keep is None and file.parsed.key for file in files)
+    middle = len(table.files) // 2
+    with ThreadPoolExecutor(1) as pool:  # copying needs the interpreter for the least part of its time
+        rest = pool.submit(table.fill, range(middle, len(table.files)))
+        table.fill(range(middle))
+        rest.result()
+    for writer in packing:
+        writer.finish(table.derived() if alone else {})
+    return table.frame()
+
+
+def _pack(files: Sequence[ResultFile]) -> list[PackWriter]:
+    """Let each folder's cache pack what is new."""
+    by_cache: dict[int, tuple[ParseCache, list[ParsedFile]]] = {}
+    for file in files:
+        by_cache.setdefault(id(file.cache), (file.cache, []))[1].append(file.parsed)
+    begun = [cache.repack(parsed) for cache, parsed in by_cache.values()]
+    return [writer for writer in begun if writer is not None]
+
+
+class _Labels:
+    """The categories of what is the same for all values of a file."""
+
+    def __init__(self, labels: Iterable[str]) -> None:
+        self.names = sorted(set(labels))
+        self.code = {name: code for code, name in enumerate(self.names)}
+
+    def column(self, n: int) -> Array:
+        # A single label's codes are all 0, which memory is before anybody touches it.
+        return (np.zeros if len(self.names) == 1 else np.empty)(n, code_type(len(self.names)))
+
+
+class _Table:
+    def __init__(
+        self, files: Sequence[ResultFile], cases: Cases, commits: dict[str, Commit], extras: Extras
+    ) -> None:
+        self._cases = cases
+        self._commits = commits
+        self._extras = extras
+        self._machines = _Labels(file.kind for file in files)
+        self._hosts = _Labels(file.host for file in files)
+        self._envs = _Labels(file.parsed.head.env for file in files)
+        self._paths = _Labels(file.path for file in files)
+        self.files = sorted(files, key=self._rank)
+        self._series = _Series([self._rank(file)[1:3] for file in self.files], self.files, cases.rank)
+        self._of_case: dict[str, tuple[Codes, Sequence[str]]] = {
+            "benchmark": (cases.benchmark, cases.benchmark_names),
+            "params": (cases.params, cases.params_names),
+            "version": (cases.version, cases.version_names),
+            "unit": (cases.unit, cases.unit_names),
+        }
+        for name in extras.params:
+            self._of_case[f"param_{name}"] = (cases.param_codes[name], cases.param_names[name])
+        self._ends = np.cumsum([len(file) for file in self.files]).tolist()
+        pack, self._n_packed = _packed(self.files)
+        self._guessed: set[str] = set()  # columns that hold what the last table had for the packed files
+        self._columns = self._allocate(sum(map(len, files)), pack)
+
+    def _rank(self, file: ResultFile) -> tuple[int, int, int, int]:
+        head = file.parsed.head
+        return (
+            self._commits[head.commit].index,
+            self._machines.code[file.kind],
+            self._envs.code[head.env],
+            self._paths.code[file.path],
+        )
+
+    def _allocate(self, n: int, pack: Pack | None) -> dict[str, Array]:
+        columns: dict[str, Array] = {
+            "machine": self._machines.column(n),
+            "commit": np.empty(n, code_type(len(self._commits))),
+            "commit_index": np.empty(n, np.int32),
+            "commit_date": np.empty(n, "datetime64[s]"),
+            "env": self._envs.column(n),
+            "benchmark": np.empty(n, self._cases.benchmark.dtype),
+        }
+        for name, (codes, _) in self._of_case.items():
+            if name.startswith("param_"):
+                columns[name] = np.empty(n, codes.dtype)
+        columns |= {
+            "params": np.empty(n, self._cases.params.dtype),
+            "version": np.empty(n, self._cases.version.dtype),
+            "value": np.empty(n),
+            "unit": np.empty(n, self._cases.unit.dtype),
+            "ci_low": np.empty(n),
+            "ci_high": np.empty(n),
+            "n_samples": np.empty(n, np.int32),
+            "status": np.empty(n, np.int8),
+            "series": np.empty(n, np.int32),
+            "file": self._paths.column(n),
+        }
+        if pack is not None:
+            for name, column in pack.derived.items():
+                if name in columns and column.dtype == columns[name].dtype:
+                    columns[name] = column[:n]
+                    self._guessed.add(name)
+            columns |= {column: pack.columns[name][:n] for column, name in _CONTENT.items()}
+        if self._extras.host:
+            columns["host"] = self._hosts.column(n)
+        if self._extras.quartiles:
+            columns |= {"q_25": np.empty(n), "q_75": np.empty(n)}
+        if self._extras.samples:
+            columns["samples"] = np.full(n, None, object)
+        if self._extras.timing:
+            columns |= {"started_at": np.empty(n, "datetime64[ms]"), "duration": np.empty(n, np.float32)}
+        return columns
+
+    def fill(self, indices: Iterable[int]) -> None:
+        """Put the values of these files into the columns, and take them out of the files."""
+        cases: Places | None = None
+        meanings: dict[str, Array] = {}
+        for index in indices:
+            if self.files[index].cases is not cases:  # files that follow one another mostly share theirs
+                cases = self.files[index].cases
+                meanings = self._meanings(cases)
+            self._fill(index, meanings)
+
+    def _fill(self, index: int, meanings: dict[str, Array]) -> None:
+        file = self.files[index]
+        parsed, keep = file.parsed, file.keep
+        rows = slice(self._ends[index] - len(file), self._ends[index])
+        columns = {name: column[rows] for name, column in self._columns.items()}
+
+        guessed = self._guessed if index < self._n_packed else ()
+
+        def put(name: str, content: Any) -> None:
+            # To compare is cheap; the first write to a page of the pack costs as much as new memory.
+            if name not in guessed or not bool((columns[name] == content).all()):
+                columns[name][:] = content
+
+        commit = self._commits[parsed.head.commit]
+        if len(self._machines.names) > 1:
+            put("machine", self._machines.code[file.kind])
+        put("commit", commit.index)
+        put("commit_index", commit.index)
+        put("commit_date", _date(commit.date_s))
+        if len(self._envs.names) > 1:
+            put("env", self._envs.code[parsed.head.env])
+        put("file", self._paths.code[file.path])
+        if self._extras.host:
+            put("host", self._hosts.code[file.host])
+        for name, codes in meanings.items():
+            put(name, codes if keep is None else codes[keep])
+        numbers = self._series.numbers(index)
+        put("series", numbers if keep is None else numbers[keep])
+        if index >= self._n_packed:
+            for name, source in _CONTENT.items():
+                values = getattr(parsed, source)
+                columns[name][:] = values if keep is None else values[keep]
+        if parsed.spread is not None:
+            self._fill_spread(columns, parsed.spread, slice(None) if keep is None else keep)
+        if self._extras.timing:
+            row = self._cases.row_of_value(parsed.layout)
+            row = row if keep is None else row[keep]
+            columns["started_at"][:] = _dates_ms(parsed.row_started_ms)[row]
+            columns["duration"][:] = parsed.row_duration_s[row]
+        file.parsed = _emptied(parsed)
+
+    def derived(self) -> dict[str, Array]:
+        """The filled columns that depend on more than single files' content."""
+        return {name: self._columns[name] for name in (*_OF_FILE, *self._of_case, "series")}
+
+    def _meanings(self, cases: Places) -> dict[str, Array]:
+        """What the cases mean, column by column."""
+        # No case is out of range, except for -1, which is not kept.
+        return {
+            name: np.take(codes, cases, mode="clip") if len(codes) else np.zeros(len(cases), codes.dtype)
+            for name, (codes, _) in self._of_case.items()
+        }
+
+    def _fill_spread(self, columns: dict[str, Array], spread: Spread, keep: slice | npt.NDArray[np.bool_]) -> None:
+        if self._extras.quartiles:
+            columns["q_25"][:] = spread.q_25[keep]
+            columns["q_75"][:] = spread.q_75[keep]
+        if self._extras.samples:
+            pieces = np.full(len(spread.q_25), None, object)
+            for value in np.flatnonzero(np.diff(spread.offsets)).tolist():
+                pieces[value] = spread.samples[spread.offsets[value] : spread.offsets[value + 1]]
+            columns["samples"][:] = pieces[keep]
+
+    def frame(self) -> pd.DataFrame:
+        """The columns as a frame; text columns become categories."""
+        ordered = sorted(
+            {commit.name: commit for commit in self._commits.values()}.values(), key=lambda c: c.index
+        )
+        labels: dict[str, Sequence[str]] = {
+            "machine": self._machines.names,
+            "commit": [commit.name for commit in ordered],
+            "env": self._envs.names,
+            "status": STATUS_NAMES,
+            "file": self._paths.names,
+            "host": self._hosts.names,
+            **{name: names for name, (_, names) in self._of_case.items()},
+        }
+        data: dict[str, Any] = {}
+        for name in list(self._columns):
+            column = self._columns.pop(name)
+            if name in labels:
+                categories = pd.Index(list(labels[name]), dtype="str")
+                dtype = pd.CategoricalDtype(categories, ordered=name == "commit")
+                data[name] = pd.Categorical.from_codes(column, dtype=dtype)
+            else:
+                data[name] = column
+        return pd.DataFrame(data, copy=False)
+
+
+def _packed(files: Sequence[ResultFile]) -> tuple[Pack | None, int]:
+    """A pack whose columns begin as the table's do, and of how many files; it holds nothing of later ones."""
+    pack = files[0].cache.pack if files else None
+    if pack is None or sum(map(len, files)) > pack.room:
+        return None, 0
+    n = end = 0
+    for file in files:
+        if file.parsed.place != end or file.cache.pack is not pack or file.keep is not None:
+            break
+        n, end = n + 1, end + len(file)
+    # What comes behind is written over the rest of the pack.
+    if any(file.parsed.place >= 0 and file.cache.pack is pack for file in files[n:]):
+        return None, 0
+    return pack, n
+
+
+class _Series:
+    """Numbers the series of all files, by machine, environment, benchmark, version and parameters."""
+
+    def __init__(self, places: Sequence[tuple[int, int]], files: Sequence[ResultFile], rank: Codes) -> None:
+        self._places = places
+        self._cases = [file.cases for file in files]
+        self._rank = rank
+        # Files of one layout share their array of cases, so few have to be looked at.
+        layouts: dict[tuple[int, int], dict[int, Places]] = defaultdict(dict)
+        for place, cases in zip(places, self._cases, strict=True):
+            layouts[place][id(cases)] = cases
+        self._present: dict[tuple[int, int], tuple[int, Array]] = {}
+        self._known: dict[tuple[tuple[int, int], int], npt.NDArray[np.int32]] = {}
+        first = 0
+        for place in sorted(layouts):
+            seen = np.zeros(len(rank), np.bool_)
+            for cases in layouts[place].values():
+                seen[rank[cases[cases >= 0]]] = True
+            present = np.flatnonzero(seen)
+            self._present[place] = (first, present)
+            first += len(present)
+
+    def numbers(self, index: int) -> npt.NDArray[np.int32]:
+        """The series of each value of the file at that index."""
+        place, cases = self._places[index], self._cases[index]
+        key = (place, id(cases))
+        if key not in self._known:
+            first, present = self._present[place]
+            # Without any wanted benchmark there is no rank to look up, and no row to keep the number either.
+            ranks = self._rank[cases] if len(self._rank) else np.zeros(len(cases), np.int64)
+            self._known[key] = (first + np.searchsorted(present, ranks)).astype(np.int32)
+        return self._known[key]
+
+
+def _date(seconds: int | None) -> np.datetime64:
+    return np.datetime64("NaT", "s") if seconds is None else np.datetime64(seconds, "s")
+
+
+_NOT_A_TIME: Final = np.iinfo(np.int64).min  # what numpy stores for NaT
+
+
+def _dates_ms(milliseconds: npt.NDArray[np.float64]) -> Array:
+    known = np.abs(milliseconds) < 1e15  # false for NaN
+    whole = np.where(known, milliseconds, 0).astype(np.int64)
+    return np.where(known, whole, _NOT_A_TIME).astype("datetime64[ms]")
+
+
+def _emptied(parsed: ParsedFile) -> ParsedFile:
+    none = np.empty(0)
+    counts, status = np.empty(0, np.int32), np.empty(0, np.int8)
+    return ParsedFile(parsed.head, b"", none, status, none, none, counts, none, none, [])

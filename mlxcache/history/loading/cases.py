@@ -1,0 +1,198 @@
+"""What a results file measures: cases, each a benchmark in one version with one set of parameter values.
+
+A file lists thousands of them and nearly every file lists the same. So a file's list is turned into numbers
+once, and what a case means is looked up by its number.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from mlxcache.history.asv.facts import Benchmark, default_unit, stable_params
+
+Codes = npt.NDArray[np.signedinteger[Any]]  # as small as the number of categories allows
+Places = npt.NDArray[np.intp]  # what indexes arrays fastest
+
+_QUOTED: Final = re.compile(r"u?(['\"])([^\\]*)\1", re.DOTALL)
+_CLASS: Final = re.compile(r"<class '([^']+)'>")
+
+
+def readable_param(text: str) -> str:
+    """A parameter's value as people write it: 'a' without its quotes, <class 'x'> as x, all else as it is."""
+    match = _QUOTED.fullmatch(text)
+    if match and match[1] not in match[2]:
+        return match[2]
+    match = _CLASS.fullmatch(text)
+    return match[1] if match else text
+
+
+class Cases:
+    """Numbers cases as files name them. After `freeze` the attributes below say what each number means.
+
+    `benchmark`, `version`, `params` and `unit` hold, by case, an index into `benchmark_names` and so on;
+    `rank` is its place when cases are sorted by benchmark;
+    `param_codes[name]` an index into `param_names[name]`, -1 where the benchmark has no such parameter.
+    """
+
+    def __init__(self, benchmarks: Mapping[str, Benchmark], wanted: re.Pattern[str] | None = None) -> None:
+        self._wanted = wanted
+        self._benchmarks = benchmarks
+        self._by_layout: dict[bytes, Places] = {}
+        self._layouts: dict[bytes, bytes] = {}
+        self._lengths: dict[bytes, list[int]] = {}
+        self._by_row: dict[bytes, Places] = {}
+        self._number: dict[tuple[str, str, tuple[str, ...]], int] = {}
+
+    def codes(self, layout: bytes) -> Places:
+        """The case of each value of a file, -1 where its benchmark is not wanted."""
+        known = self._by_layout.get(layout)
+        if known is not None:
+            return known
+        lines = layout.split(b"\n") if layout else []
+        # Two layouts differ in a few lines out of hundreds.
+        seen = map(self._by_row.get, lines)
+        rows = [self._row(line) if row is None else row for line, row in zip(lines, seen, strict=True)]
+        codes = np.concatenate(rows) if rows else np.empty(0, np.intp)
+        self._by_layout[layout] = codes
+        self._lengths[layout] = [len(row) for row in rows]
+        return codes
+
+    def shared(self, layout: bytes) -> bytes:
+        """The same layout, as the one object that all files share."""
+        return self._layouts.setdefault(layout, layout)
+
+    def all_wanted(self, layout: bytes) -> bool:
+        """Whether the benchmark of each of a file's values is wanted."""
+        return self._wanted is None or bool((self._by_layout[layout] >= 0).all())
+
+    def row_of_value(self, layout: bytes) -> npt.NDArray[np.int64]:
+        """Which row of the file each of its values belongs to."""
+        lengths = self._lengths[layout]
+        return np.repeat(np.arange(len(lengths)), lengths)
+
+    def _row(self, line: bytes) -> Places:
+        known = self._by_row.get(line)
+        if known is not None:
+            return known
+        name, version, params = json.loads(line)
+        if version is None:
+            # asv takes a result of unknown version for the current one
+            benchmark = self._benchmarks.get(name)
+            version = benchmark.version if benchmark else ""
+        if self._wanted is not None and not self._wanted.search(name):
+            codes = np.full(math.prod(map(len, params)), -1, np.intp)
+        else:
+            number = self._number
+            combinations = itertools.product(*stable_params(params))
+            codes = np.array([number.setdefault((name, version, c), len(number)) for c in combinations], np.intp)
+        self._by_row[line] = codes
+        return codes
+
+    def freeze(self) -> None:
+        """Work out what every case means; no more layouts after this."""
+        cases = list(self._number)
+        rank = {name: code for code, name in enumerate(sorted({name for name, _, _ in cases}))}
+        self.benchmark_names = list(rank)
+        self.benchmark = _codes((rank[name] for name, _, _ in cases), len(cases), len(rank))
+        self.version, self.version_names = _in_order_seen([version for _, version, _ in cases])
+        self.params, self.params_names = _in_order_seen([", ".join(values) for _, _, values in cases])
+        units = {}
+        for name in rank:
+            benchmark = self._benchmarks.get(name)
+            units[name] = (benchmark.unit if benchmark else "") or default_unit(name)
+        self.unit, self.unit_names = _in_order_seen([units[name] for name, _, _ in cases])
+
+        by_benchmark = np.argsort(self.benchmark, kind="stable")
+        self.rank = np.empty(len(cases), np.int32)
+        self.rank[by_benchmark] = np.arange(len(cases), dtype=np.int32)
+        self._name_params(cases)
+
+    def _name_params(self, cases: list[tuple[str, str, tuple[str, ...]]]) -> None:
+        found: dict[str, dict[int, str]] = {}
+        names_of: dict[tuple[str, int], list[str]] = {}
+        for case, (benchmark, _, values) in enumerate(cases):
+            names = names_of.get((benchmark, len(values)))
+            if names is None:
+                names = names_of[benchmark, len(values)] = self._param_names(benchmark, len(values))
+            for name, value in zip(names, values, strict=True):
+                found.setdefault(name, {})[case] = readable_param(value)
+        self.param_codes: dict[str, Codes] = {}
+        self.param_names: dict[str, list[str]] = {}
+        for name, by_case in found.items():
+            labels = _natural_order(list(dict.fromkeys(by_case.values())))
+            code = {label: index for index, label in enumerate(labels)}
+            codes = np.full(len(cases), -1, code_type(len(labels)))
+            codes[list(by_case)] = [code[label] for label in by_case.values()]
+            self.param_codes[name] = codes
+            self.param_names[name] = labels
+
+    def _param_names(self, benchmark: str, n: int) -> list[str]:
+        known = self._benchmarks.get(benchmark)
+        if known and len(known.param_names) == n:
+            names = list(known.param_names)
+        else:  # as asv names those that have no name
+            names = [f"param{index}" for index in range(1, n + 1)]
+        for index, name in enumerate(names):
+            if name in names[:index]:
+                names[index] = f"{name}_{index + 1}"
+        return names
+
+    def choose_param_columns(
+        self, wanted: bool | Sequence[str] | None, n_rows: int, limit_bytes: int
+    ) -> tuple[list[str], list[str]]:
+        """Which parameters become columns, and what to tell the user about it.
+
+        Raises:
+            ValueError: a parameter that is asked for does not exist.
+        """
+        every = list(self.param_codes)
+        if wanted is True:
+            return every, []
+        if wanted is False:
+            return [], []
+        if wanted is not None:
+            names = [wanted] if isinstance(wanted, str) else list(wanted)
+            for name in names:
+                if name not in self.param_codes:
+                    known = ", ".join(sorted(every)[:20]) or "none"
+                    raise ValueError(f"param_columns: no benchmark has a parameter {name!r}; there are: {known}")
+            return names, []
+        size = n_rows * sum(codes.itemsize for codes in self.param_codes.values())
+        if size <= limit_bytes:
+            return every, []
+        notice = (
+            f"{len(every)} param_ columns would take {size / 2**20:,.0f} MB and are left out: "
+            "name those you need in param_columns, or use the column params"
+        )
+        return [], [notice]
+
+
+def _natural_order(labels: list[str]) -> list[str]:
+    """Numbers by size, anything else as it was."""
+    try:
+        return sorted(labels, key=float)
+    except ValueError:
+        return labels
+
+
+def _in_order_seen(labels: list[str]) -> tuple[Codes, list[str]]:
+    code: dict[str, int] = {}
+    numbers = [code.setdefault(label, len(code)) for label in labels]
+    return _codes(numbers, len(numbers), len(code)), list(code)
+
+
+def _codes(numbers: Any, n: int, n_categories: int) -> Codes:
+    return np.fromiter(numbers, code_type(n_categories), n)
+
+
+def code_type(n_categories: int) -> type[np.signedinteger[Any]]:
+    """The smallest integer type that numbers so many categories."""
+    return np.int8 if n_categories <= 127 else np.int16 if n_categories <= 32_767 else np.int32

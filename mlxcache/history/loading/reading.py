@@ -1,0 +1,235 @@
+"""Reads machine folders into what the table is made of, and settles which of the same values count."""
+
+from __future__ import annotations
+
+import gc
+import re
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from mlxcache.history.asv.columns import OK, UNUSABLE, ParsedFile
+from mlxcache.history.asv.facts import Benchmark, read_benchmarks, read_machine
+from mlxcache.history.asv.json_text import Fault, readable
+from mlxcache.history.asv.machines import Rule, kind_of
+from mlxcache.history.asv.problems import Problem
+from mlxcache.history.asv.tree import MachineFolder
+from mlxcache.history.loading.buffers import Buffers
+from mlxcache.history.loading.cases import Cases, Places
+from mlxcache.history.loading.parse_ahead import ParseAhead
+from mlxcache.history.loading.parse_cache import Fetched, ParseCache
+from mlxcache.support.progress import progress
+
+# what a results file repeats of its machine.json
+_MACHINE_FIELDS: Final = frozenset({"os", "arch", "cpu", "num_cpu", "ram"})
+
+# How much is read before it is needed: enough to keep the readers busy, whatever the size of the files.
+_AHEAD_BYTES: Final = 8 * 1024 * 1024
+_READERS: Final = 2
+
+
+@dataclass(slots=True)
+class ResultFile:
+    """One file that has its place: whose machine, which cases, and which of its values are used."""
+
+    path: str
+    host: str  # the machine's own name
+    kind: str  # what it counts as
+    parsed: ParsedFile
+    cases: Places  # of each value, -1 where its benchmark is not wanted
+    cache: ParseCache
+    keep: npt.NDArray[np.bool_] | None = None  # None: all values
+
+    def __len__(self) -> int:
+        return len(self.cases) if self.keep is None else int(np.count_nonzero(self.keep))
+
+
+class Reader:
+    """Reads machine folders one after the other; the attributes hold what was found."""
+
+    def __init__(
+        self, rules: Sequence[Rule], wanted: re.Pattern[str] | None, cache: Path | None, *, spread: bool
+    ) -> None:
+        self._rules = rules
+        self._cache = cache
+        self._spread = spread
+        self._seen_benchmarks: set[Path] = set()
+        self.files: list[ResultFile] = []
+        self.problems: list[Problem] = []
+        self.machines: dict[str, dict[str, Any]] = {}
+        self.benchmarks: dict[str, Benchmark] = {}
+        self.cases = Cases(self.benchmarks, wanted)
+
+    def read(self, folders: Sequence[MachineFolder], show_progress: bool | None = None) -> None:
+        """Read every file of the folders; what cannot be used ends in `problems`."""
+        for folder in folders:
+            self._read_benchmarks(folder.benchmarks_file)
+        work = [(folder, path) for folder in folders for path in folder.files]
+        current: MachineFolder | None = None
+        facts: dict[str, Any] = {}
+        fetched = progress(self._fetch_ahead(work), "reading results", len(work), enabled=show_progress)
+        with _no_garbage_collection(), ParseAhead(self._cache, spread=self._spread) as ahead:
+            for index, (folder, path, cache, future) in enumerate(fetched):
+                if folder is not current:
+                    current = folder
+                    facts, faults = read_machine(folder.machine_file)
+                    self._report(folder.machine_file, faults)
+                try:
+                    content = future.result()
+                except OSError as error:
+                    self._report(path, [Fault("", f"cannot be read: {error.strerror or error}")])
+                    continue
+                parsed, missed = cache.parse(content)
+                self._add(path, parsed, folder, facts, cache)
+                if missed:
+                    ahead.missed(content.n_bytes, partial(_paths, work, index + 1))
+
+    def _fetch_ahead(
+        self, work: Sequence[tuple[MachineFolder, Path]]
+    ) -> Iterator[tuple[MachineFolder, Path, ParseCache, Future[Fetched]]]:
+        """The work with its files' contents, which threads read and hash while others are parsed."""
+        waiting: deque[tuple[MachineFolder, Path, ParseCache, Future[Fetched]]] = deque()
+        sizes: deque[int] = deque()
+        buffers = Buffers()
+        with ThreadPoolExecutor(_READERS) as pool:
+            for folder, files in groupby(work, key=lambda item: item[0]):
+                cache = ParseCache(self._cache, folder.path, spread=self._spread, buffers=buffers)
+                cache.open_pack()
+                for _, path in files:
+                    waiting.append((folder, path, cache, pool.submit(cache.fetch, path)))
+                    sizes.append(_size(path))
+                    while len(waiting) > 1 and sum(sizes) > _AHEAD_BYTES:
+                        sizes.popleft()
+                        yield waiting.popleft()
+                # The folder's files have to be done before what is left of its entries can go.
+                while waiting:
+                    sizes.popleft()
+                    yield waiting.popleft()
+                cache.prune()
+
+    def _read_benchmarks(self, path: Path) -> None:
+        if path in self._seen_benchmarks:
+            return
+        self._seen_benchmarks.add(path)
+        found, faults = read_benchmarks(path)
+        self._report(path, faults)
+        for name, benchmark in found.items():
+            self.benchmarks.setdefault(name, benchmark)
+
+    def _report(self, path: Path, faults: Iterable[Fault]) -> None:
+        self.problems += [
+            Problem(readable(str(path)), fault.row, fault.reason, fault.n_values) for fault in faults
+        ]
+
+    def _add(
+        self, path: Path, parsed: ParsedFile, folder: MachineFolder, facts: dict[str, Any], cache: ParseCache
+    ) -> None:
+        self._report(path, parsed.faults)
+        if not parsed.head.commit or not parsed.head.env:
+            return
+        stated = facts.get("machine")
+        stated = stated if isinstance(stated, str) else ""
+        host = parsed.head.machine or stated or readable(folder.path.name)
+        if stated and host != stated:
+            why = f"it is of machine {host!r}, but the folder's machine.json says {stated!r}: kept as {host!r}"
+            self.problems.append(Problem(readable(str(path)), "", why))
+            facts = {}
+        known = {key: value for key, value in parsed.head.params.items() if key in _MACHINE_FIELDS}
+        known.update(facts)
+        kind = kind_of(host, known, self._rules)
+        machine = self.machines.setdefault(kind, {"hosts": []})
+        if host not in machine["hosts"]:
+            machine["hosts"].append(host)
+        for key, value in known.items():
+            if key not in ("machine", "version"):
+                machine.setdefault(key, value)
+        parsed.layout = self.cases.shared(parsed.layout)
+        cases = self.cases.codes(parsed.layout)
+        keep = None
+        if not self.cases.all_wanted(parsed.layout) or parsed.status.max(initial=OK) == UNUSABLE:
+            keep = (parsed.status != UNUSABLE) & (cases >= 0)
+        self.files.append(ResultFile(readable(str(path)), host, kind, parsed, cases, cache, keep))
+
+    def recorded_dates(self) -> dict[str, int | None]:
+        """Each commit's date as the results record it, in seconds; the earliest where files differ."""
+        recorded: dict[str, int | None] = {}
+        for file in self.files:
+            head = file.parsed.head
+            date = head.date_ms // 1000 if head.date_ms is not None else None
+            known = recorded.get(head.commit)
+            recorded[head.commit] = date if known is None else known if date is None else min(date, known)
+        return recorded
+
+
+def _paths(work: Sequence[tuple[MachineFolder, Path]], start: int) -> list[tuple[str, str]]:
+    return [(str(path.absolute()), str(folder.path.absolute())) for folder, path in work[start:]]
+
+
+def _size(path: Path) -> int:
+    # The least is for the entry of a tiny file, and keeps the queue short.
+    with suppress(OSError):
+        return max(path.stat().st_size, 64 * 1024)
+    return 0
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Millions of numbers in lists would make the collector search them over and over for cycles."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def settle_duplicates(files: Iterable[ResultFile], full_name: Callable[[str], str]) -> list[Problem]:
+    """Where files share host, commit and environment, count equal values once and keep different ones.
+
+    `full_name` tells when two names are the same commit.
+    """
+    groups: dict[tuple[str, str, str], list[ResultFile]] = defaultdict(list)
+    for file in files:
+        head = file.parsed.head
+        groups[file.host, full_name(head.commit), head.env].append(file)
+    problems: list[Problem] = []
+    for group in groups.values():
+        for position, later in enumerate(group):
+            for earlier in group[:position]:
+                problems += _compare(earlier, later)
+    return problems
+
+
+def _compare(earlier: ResultFile, later: ResultFile) -> list[Problem]:
+    used = np.ones(len(later.cases), np.bool_) if later.keep is None else later.keep
+    order = np.argsort(earlier.cases, kind="stable")
+    if not len(order):
+        return []
+    # the place in the earlier file of each case of the later one, or some other place
+    found = np.searchsorted(earlier.cases, later.cases, sorter=order)
+    places = order[np.minimum(found, len(order) - 1)]
+    both = (earlier.cases[places] == later.cases) & used
+    if earlier.keep is not None:
+        both &= earlier.keep[places]
+    a, b = earlier.parsed, later.parsed
+    same = both & (a.status[places] == b.status) & ((a.values[places] == b.values) | (b.status != OK))
+    n_same, n_other = int(same.sum()), int((both & ~same).sum())
+    problems = []
+    if n_same:
+        later.keep = used & ~same
+        why = f"{n_same} of its values are in {earlier.path} as well: counted once"
+        problems.append(Problem(later.path, "", why, n_same))
+    if n_other:
+        why = f"{n_other} of its values are in {earlier.path} as well, but differ: both are kept"
+        problems.append(Problem(later.path, "", why))
+    return problems

@@ -1,0 +1,175 @@
+"""All results as one tidy table: a row for each machine, environment, commit, benchmark and parameter set.
+
+    df = load("results", repo=".")
+    df[df.benchmark == "pool.Write.time_write"].groupby("series").value.last()
+
+The table may have ten million rows, so text is stored as categories and everything that is the same for all
+rows of a file or of a benchmark is worked out once for it and not once a row.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pandas as pd
+
+from mlxcache.history.asv.columns import Head
+from mlxcache.history.asv.machines import Rule, as_rules
+from mlxcache.history.asv.problems import Facts, Problem, Problems
+from mlxcache.history.asv.tree import as_roots, find_machine_folders
+from mlxcache.history.loading.assembly import Extras, assemble
+from mlxcache.history.loading.commits import order_commits
+from mlxcache.history.loading.parse_cache import default_folder
+from mlxcache.history.loading.reading import Reader, settle_duplicates
+
+# More memory than this is not spent on param_ columns unless they are asked for.
+PARAM_COLUMNS_BYTES: Final = 256 * 1024**2
+
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One results file of the table, in `df.attrs["sources"]` by the path that the column `file` has."""
+
+    file: str
+    machine: str  # as the table has it, rules applied
+    host: str  # as the results have it
+    head: Head  # environment, python, requirements, env_vars, durations, what the file says of the machine
+
+
+def load(
+    results: Paths,
+    repo: str | os.PathLike[str] | None = None,
+    *,
+    samples: bool = False,
+    quartiles: bool = False,
+    timing: bool = False,
+    machine_rules: Iterable[str | Rule] = (),
+    branch: str = "HEAD",
+    first_parent: bool = True,
+    benchmarks: str | re.Pattern[str] | None = None,
+    param_columns: bool | Sequence[str] | None = None,
+    cache: bool | str | os.PathLike[str] = True,
+    show_progress: bool | None = None,
+) -> pd.DataFrame:
+    """Read asv results of any project and any version of asv.
+
+    Args:
+        results: a results folder, a folder above several, one machine's folder, or a list of such.
+        repo: the project's repository, which gives the order of commits; None orders them by date.
+        samples: add the column `samples`.
+        quartiles: add the columns `q_25` and `q_75`.
+        timing: add the columns `started_at` and `duration`.
+        machine_rules: which machines are one kind, see `mlxcache.history.asv.machines`; none joins any.
+        branch: whose history orders the commits.
+        first_parent: order by first parents only.
+        benchmarks: only benchmarks in whose name this regular expression is found.
+        param_columns: which parameters get a column of their own: all (True), none (False), those named, or
+            (None) all unless they would take more than 256 MB, in which case there is a notice instead.
+        cache: keep parsed files in the default folder (True, see `parse_cache.default_folder`), in this
+            folder, or not at all (False). With a cache, a large tree that is new is parsed by two processes.
+        show_progress: None shows it where stderr is a terminal.
+
+    Returns:
+        One row a value, in commit order, with these columns (text as categories):
+
+        machine       the machine's name, or its kind where a rule says so
+        commit        full hash, or what the results say where the repository does not know it; ordered
+        commit_index  its rank among the table's commits, oldest 0
+        commit_date   author date, UTC
+        env           asv's environment name
+        benchmark     name
+        param_<name>  the parameter's value as people write it ('a' without its quotes), missing where the
+                      benchmark has no such parameter
+        params        all parameter values as asv stores them, joined by ", "; "" without parameters
+        version       of the benchmark's code; "" if neither the result nor benchmarks.json says it
+        value         in `unit`; NaN unless status is ok
+        unit          "seconds", "bytes" or the benchmark's own; "" if unknown
+        ci_low, ci_high   99 % confidence interval as asv computed it, in `unit`; may be infinite
+        n_samples     how many samples are behind the value, 0 if asv recorded none
+        status        ok, failed or skipped
+        series        a number for the machine, environment, benchmark, version and parameters: the rows whose
+                      values are comparable; see `series_keys`
+        file          where the value is from
+        host          (with machine_rules) the machine's own name
+        q_25, q_75    (on request) quartiles of the samples, in `unit`
+        samples       (on request) all samples as an array, in `unit`; None where none were kept
+        started_at, duration  (on request) when the benchmark ran, UTC, and for how many seconds; the same for
+                      all its parameters
+
+        `df.attrs` holds "problems" (what could not be used: a list of `Problem`), "notices" (what to know
+        about the table as a whole, such as how commits are ordered), "commits" (name to `Commit`),
+        "machines" (name to {"hosts", and the fields of machine.json}), "benchmarks" (name to `Benchmark`) and
+        "sources" (file to `Source`). Copies of the frame share them.
+
+    Raises:
+        FileNotFoundError, NotADirectoryError: nothing, or a file, is where a results folder was expected.
+        commits.RepositoryError: `repo` or `branch` cannot be used.
+        machines.RuleError: a machine rule is malformed.
+        ValueError: `benchmarks` is no regular expression, or `param_columns` names one that does not exist.
+    """
+    roots = as_roots(results)
+    rules = as_rules(machine_rules)
+    try:
+        wanted = re.compile(benchmarks) if benchmarks is not None else None
+    except re.error as error:
+        raise ValueError(f"benchmarks: {benchmarks!r} is no regular expression: {error}") from None
+    folder = (default_folder() if cache is True else Path(cache)) if cache is not False else None
+
+    reader = Reader(rules, wanted, folder, spread=samples or quartiles)
+    folders, problems = find_machine_folders(roots)
+    reader.problems += problems
+    reader.read(folders, show_progress)
+
+    order = order_commits(reader.recorded_dates(), repo, branch=branch, first_parent=first_parent)
+    first_file: dict[str, str] = {}
+    for file in reader.files:
+        first_file.setdefault(file.parsed.head.commit, file.path)
+    reader.problems += [Problem(first_file[name], "", why) for name, why in order.strays]
+    reader.problems += settle_duplicates(reader.files, lambda name: order.commits[name].name)
+
+    reader.cases.freeze()
+    n = sum(map(len, reader.files))
+    params, notices = reader.cases.choose_param_columns(param_columns, n, PARAM_COLUMNS_BYTES)
+    extras = Extras(host=bool(rules), samples=samples, quartiles=quartiles, timing=timing, params=params)
+    frame = assemble(reader.files, reader.cases, order.commits, extras)
+
+    if not reader.files:
+        notices.append("no result files were found in " + ", ".join(map(str, roots)))
+    commits = sorted(order.commits.values(), key=lambda commit: commit.index)
+    frame.attrs["problems"] = Problems(reader.problems)
+    frame.attrs["notices"] = [*order.notices, *notices]
+    frame.attrs["commits"] = Facts((commit.name, commit) for commit in commits)
+    frame.attrs["machines"] = Facts(sorted(reader.machines.items()))
+    frame.attrs["benchmarks"] = Facts(sorted(reader.benchmarks.items()))
+    frame.attrs["sources"] = Facts(
+        (file.path, Source(file.path, file.kind, file.host, file.parsed.head)) for file in reader.files
+    )
+    return frame
+
+
+def series_keys(df: pd.DataFrame) -> pd.DataFrame:
+    """What each series is: one row a series, indexed by its number, in ascending order.
+
+    Columns: machine, env, benchmark, version, params, unit, the table's param_ columns, and n (rows with a
+    value).
+    """
+    columns = ["machine", "env", "benchmark", "version", "params", "unit"]
+    columns += [name for name in df.columns if name.startswith("param_")]
+    series = df["series"].to_numpy()
+    numbers, first = np.unique(series, return_index=True)
+    keys = df[columns].take(first)
+    keys.index = pd.Index(numbers, name="series")
+    measured = series[(df["status"] == "ok").to_numpy()]
+    counts = np.zeros(len(numbers), np.int64)
+    found, n = np.unique(measured, return_counts=True)
+    counts[np.searchsorted(numbers, found)] = n
+    keys["n"] = counts
+    return keys

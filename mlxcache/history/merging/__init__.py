@@ -1,0 +1,1 @@
+"""Joins results of several runs and sends them on."""

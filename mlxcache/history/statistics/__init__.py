@@ -1,0 +1,1 @@
+"""Noise, significance, effects and controls of rows of numbers."""

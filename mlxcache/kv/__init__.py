@@ -1,0 +1,1 @@
+"""The cache: positions on the host, storage, one step through a layer."""

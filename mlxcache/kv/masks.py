@@ -1,0 +1,38 @@
+"""Masks over keys that lie in order of position."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import mlx.core as mx
+import numpy as np
+
+from mlxcache.kv.spec import MaskKind
+
+
+def band_mask(window: int, count: int, span: int) -> mx.array:
+    """Which of `span` keys, oldest first, each of the newest `count` queries sees through a window.
+
+    Returns bool `[1, 1, count, span]`, true where `span - count - window < j - i <= span - count`. Made on the
+    host from one row, and evaluated: a mask that outlives its step must not hang on the stream that made it.
+    """
+    row = np.zeros(span + count - 1, dtype=np.bool_)
+    newest = span - count  # what query 0 sees last
+    offset = count - 1  # row[offset + j - i]
+    row[max(0, offset + newest - window + 1) : offset + newest + 1] = True
+    rows = np.lib.stride_tricks.as_strided(row[offset:], (count, span), (-row.itemsize, row.itemsize))
+    return mx.array(rows.copy()[None, None])  # mlx takes no negative strides
+
+
+def run_mask(
+    window: int | None, count: int, span: int, band: Callable[[int, int, int], mx.array] = band_mask
+) -> tuple[MaskKind, mx.array | None]:
+    """The mask of the newest `count` of `span` consecutive tokens; `window` None sees everything.
+
+    `band` makes the mask of a window; a cache may give one that remembers.
+    """
+    if count == 1:
+        return MaskKind.NONE, None
+    if window is not None and window < span:
+        return MaskKind.EXPLICIT, band(window, count, span)
+    return MaskKind.CAUSAL, None

@@ -1,0 +1,189 @@
+"""A step in the making: what each layer writes and reads, worked out once for the layers that are alike."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+
+import mlx.core as mx
+import numpy as np
+
+from mlxcache.kv.batch import Batch
+from mlxcache.kv.spec import MaskKind
+from mlxcache.kv.storage.layout import LayerConfig, Run
+
+_FULL = slice(None)
+
+# What `host_positions` returned, or any sequence of integers.
+Positions = memoryview | np.ndarray | Sequence[int]
+
+
+class Gather(enum.Enum):
+    """When a step that meets cells of several sequences may have each one's cells copied together."""
+
+    NEVER = "never"
+    #: Where that takes less time than a mask over the cells of all.
+    CHEAPER = "cheaper"
+    #: Also where a mask would do, since a model's batch would read all cells once for each sequence.
+    BATCH = "batch"
+
+
+class LayerWork:
+    """What every layer of one kind does in one step, with ready index objects and the shape to expect.
+
+    Args:
+        cells: the layers' configuration.
+        count: tokens of the step.
+        write: where they go, as one run, or as an index of distinct cells, uint32 `[1, 1, count, 1]`.
+        read: what attention reads.
+        kind: which mask it applies.
+        mask: for EXPLICIT.
+        roll: cells that move from the pool's front to its back first.
+        origin: the position that then lies at the pool's front, for the layout.
+        batch: the cells to read as a batch, in place of `read`.
+        plain: whether the pools store what they are given; others are written and read by their methods.
+    """
+
+    __slots__ = (
+        "at",
+        "batch",
+        "index",
+        "kind",
+        "mask",
+        "origin",
+        "read",
+        "roll",
+        "shape",
+        "slots",
+        "span",
+        "start",
+        "stop",
+        "write",
+    )
+
+    def __init__(
+        self,
+        cells: LayerConfig,
+        count: int,
+        write: Run | mx.array,
+        read: Run,
+        kind: MaskKind,
+        mask: mx.array | None,
+        *,
+        roll: int = 0,
+        origin: int = 0,
+        batch: Batch | None = None,
+        plain: bool = True,
+    ) -> None:
+        self.shape = (1, cells.n_kv_heads, count, cells.head_dim)
+        start, length = read
+        stop = start + length
+        self.start = start
+        self.stop = stop
+        #: Cells that the pools must have.
+        self.slots = stop
+        # MLX indexes 20 % faster with (:, :, run) than with (..., run, :).
+        self.read = (_FULL, _FULL, slice(start, stop))
+        #: Keys of each query's sequence.
+        self.span = length if batch is None else batch.span
+        #: None where the pools are to be asked, which then takes `at` or `index`.
+        self.write: tuple[slice, slice, slice] | None = None
+        self.at = -1
+        self.index: mx.array | None = None
+        if isinstance(write, Run):
+            start, length = write
+            self.at = start
+            if plain and batch is None:  # written and read as runs: the short way
+                self.write = (_FULL, _FULL, slice(start, start + length))
+        else:
+            self.index = write
+        self.batch = batch
+        self.kind = kind
+        self.mask = mask
+        self.roll = roll
+        self.origin = origin
+
+    def advance(self, window: int | None) -> None:
+        """Be the work of the next token of a sequence whose last one was read as the end of one run."""
+        at = self.stop
+        stop = at + 1
+        if self.span == window:
+            self.start += 1
+        else:
+            self.span += 1
+        self.at = at
+        self.stop = self.slots = stop
+        self.read = (_FULL, _FULL, slice(self.start, stop))
+        if self.write is not None:
+            self.write = (_FULL, _FULL, slice(at, stop))
+        self.roll = 0
+
+
+class Step:
+    """A step whose positions are checked, with the work of the layers that are still to be served.
+
+    Args:
+        first: the first token's position.
+        count: tokens; -1 for the step of a cache that has none, which is like no positions.
+        raw: the positions as int32, needed where there are several.
+        gather: when the work reads sequences apart.
+        n_layers: of the model.
+    """
+
+    __slots__ = ("committed", "count", "first", "gather", "kinds", "raw", "works")
+
+    def __init__(self, first: int, count: int, raw: bytes, gather: Gather, n_layers: int) -> None:
+        self.first = first
+        self.count = count
+        self.raw = raw
+        self.gather = gather
+        #: By layer; None where it is served, or its work is not worked out yet.
+        self.works: list[LayerWork | None] = [None] * n_layers
+        #: By group of layers that are alike: what all of them do, as far as it is worked out and the same.
+        self.kinds: list[LayerWork | None] = []
+        #: Whether the layout knows of it: from the first layer on.
+        self.committed = False
+
+    def advance(self, windows: Sequence[int | None], group_of: Sequence[int]) -> None:
+        """Be the next token's step: what was worked out for the last one, moved on by a cell.
+
+        A model decodes so, and this takes half of the time of working it out again. All layers must be served.
+        """
+        kinds = self.kinds
+        for work, window in zip(kinds, windows, strict=True):
+            assert work is not None
+            work.advance(window)
+        self.first += 1
+        self.committed = False
+        self.works = [*kinds] * len(group_of) if len(kinds) == 1 else [kinds[group] for group in group_of]
+
+    def has(self, positions: Positions) -> bool:
+        """Whether `positions`, as many as the step has, are the step's, entry by entry.
+
+        Raises what `position_array` does where there are several.
+        """
+        if self.count == 1:
+            return bool(positions[0] == self.first)
+        if isinstance(positions, memoryview) and positions.format == "i":
+            return positions.tobytes() == self.raw
+        if isinstance(positions, np.ndarray) and positions.dtype == np.int32 and positions.ndim == 1:
+            return positions.tobytes() == self.raw
+        return np.array_equal(position_array(positions), np.frombuffer(self.raw, np.int32))
+
+
+def position_array(positions: Positions) -> np.ndarray:
+    """The positions as a 1-D integer array on the host, with at least one entry.
+
+    Raises ValueError for anything else.
+    """
+    try:
+        array = np.asarray(positions)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"positions: got {positions!r}, expected a 1-D sequence of integers") from error
+    if array.ndim != 1:
+        raise ValueError(f"positions: got shape {array.shape}, expected 1-D, one position per token")
+    if array.size == 0:
+        raise ValueError("positions: got 0 tokens, expected at least 1")
+    if array.dtype.kind not in "iu":
+        raise ValueError(f"positions: got dtype {array.dtype}, expected integers")
+    return array

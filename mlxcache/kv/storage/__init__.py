@@ -1,0 +1,1 @@
+"""Where cells lie (integers) and what holds them (tensors)."""

@@ -1,0 +1,1 @@
+"""Runs asv again: two commits in turn, a confirmation, a bisection."""

@@ -1,0 +1,149 @@
+"""Measures candidates again and turns the answers into confirmations.
+
+The two commits that are measured are the change's `search_before` and `search_after`: far enough apart that
+the change lies between them almost surely, where `before` and `after` may be a commit or two off.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import os
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from mlxcache.history.changes.confirmations import Confirmation
+from mlxcache.history.statistics.noise import FloatArray
+from mlxcache.remeasure.rerun import Outcome, confirm, narrow
+from mlxcache.remeasure.rounds import DEFAULT_ROUNDS, MeasureError, both_sides, measure
+from mlxcache.support.git import run_git
+
+Say = Callable[[str], None]
+# Commits and what to measure -> the rounds, as `measure` returns them: what tests replace.
+MeasureRounds = Callable[..., pd.DataFrame]
+
+
+@dataclass(frozen=True)
+class NotMeasured:
+    """A candidate that could not be measured again, and why."""
+
+    change: Mapping[Any, Any]
+    reason: str
+
+
+def candidates(changes: pd.DataFrame, machines: Collection[str] | None) -> pd.DataFrame:
+    """Regressions that wait for a rerun.
+
+    With `machines` only those of these, the names of the machine where a rerun can tell.
+    """
+    waiting = changes[(changes["state"] == "candidate") & (changes["direction"] == "regression")]
+    return waiting if machines is None else waiting[waiting["machine"].isin(machines)]
+
+
+def commits_between(repo: str | os.PathLike[str], before: str, after: str) -> list[str]:
+    """`before`, all commits after it on the first-parent line, and `after`, oldest first.
+
+    Just the two where `before` is not on the line of `after`. Raises MeasureError if git knows one of them
+    not.
+    """
+    done = run_git(repo, "rev-list", "--first-parent", "--reverse", f"{before}..{after}")
+    if not done.ok:
+        raise MeasureError(
+            f"the repository at {repo} lacks {before[:10]} or {after[:10]}; `git fetch` may bring it"
+        )
+    line = done.text.split()
+    if line:
+        parent = run_git(repo, "rev-parse", "--verify", "--quiet", f"{line[0]}^1")
+        if parent.text.strip() == before:
+            return [before, *line]
+    return [before, after]
+
+
+def selector(row: Mapping[Any, Any]) -> str:
+    """The regular expression with which asv picks this benchmark and parameter set alone."""
+    name = f"{row['benchmark']}({row['params']})" if row["params"] else str(row["benchmark"])
+    return f"^{re.escape(name)}$"
+
+
+def confirm_changes(
+    changes: pd.DataFrame,
+    *,
+    config: str | os.PathLike[str],
+    repo: str | os.PathLike[str],
+    rounds: int = DEFAULT_ROUNDS,
+    narrowing: bool = False,
+    measure_rounds: MeasureRounds = measure,
+    say: Say = lambda line: None,
+) -> Iterator[Confirmation | NotMeasured]:
+    """Measure each change again, one after the other, and yield what became of it as soon as it is known.
+
+    Args:
+        changes: rows of `change_points`, such as `candidates` picks.
+        config: the project's asv.conf.json.
+        repo: its repository.
+        rounds: pairs a batch; up to three batches decide.
+        narrowing: halve the range of a confirmed one until a single commit is left, unmeasured commits
+        included.
+        measure_rounds: runs asv.
+        say: gets progress.
+    """
+    for row in changes.to_dict("records"):
+        name = f"{row['benchmark']}({row['params']})" if row["params"] else str(row["benchmark"])
+        say(f"{name}: {row['search_before'][:8]} against {row['search_after'][:8]}")
+        try:
+            yield _confirm_one(row, config, repo, rounds, narrowing, measure_rounds)
+        except (MeasureError, ValueError) as error:
+            yield NotMeasured(row, str(error))
+
+
+def _confirm_one(
+    row: Mapping[Any, Any],
+    config: str | os.PathLike[str],
+    repo: str | os.PathLike[str],
+    rounds: int,
+    narrowing: bool,
+    measure_rounds: MeasureRounds,
+) -> Confirmation:
+    line = commits_between(repo, row["search_before"], row["search_after"])
+
+    def take(before: int, after: int) -> tuple[FloatArray, FloatArray]:
+        frame = measure_rounds(
+            config,
+            line[before],
+            line[after],
+            bench=[selector(row)],
+            rounds=rounds,
+            environments=[row["env"]],
+            control=None,
+        )
+        fits = frame[(frame["benchmark"] == row["benchmark"]) & (frame["params"] == row["params"])]
+        values = both_sides(fits)
+        if values is None:
+            raise MeasureError(f"{row['benchmark']} gave values on one of the two commits only")
+        return values
+
+    shift = math.log1p(max(float(row["magnitude"]), -0.99))
+    rerun = confirm(take, 0, len(line) - 1, shift)
+    if narrowing and rerun.outcome is Outcome.CONFIRMED:
+        rerun = narrow(take, rerun)
+    return Confirmation(
+        machine=str(row["machine"]),
+        env=str(row["env"]),
+        benchmark=str(row["benchmark"]),
+        params=str(row["params"]),
+        version=str(row["version"]),
+        outcome=rerun.outcome.value,
+        before=line[rerun.before],
+        after=line[rerun.after],
+        candidate_before=str(row["before"]),
+        candidate_after=str(row["after"]),
+        change=rerun.result.change,
+        low=rerun.result.low,
+        high=rerun.result.high,
+        pairs=rerun.result.pairs,
+        measured_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    )

@@ -1,0 +1,1 @@
+"""What is said as text: terminal, JSON, Markdown, a comment, an issue."""

@@ -1,0 +1,137 @@
+"""The list of changes that `mlxcache regressions` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from mlxcache.reports import markdown as md
+from mlxcache.reports.events import state_word
+from mlxcache.reports.text import (
+    Format,
+    as_json,
+    before_after,
+    cut,
+    interval,
+    label,
+    records,
+    text_table,
+)
+from mlxcache.reports.units import format_change
+
+_HEADER = (
+    "benchmark",
+    "change",
+    "95 % interval",
+    "before -> after",
+    "commits",
+    "state",
+    "confidence",
+    "machine",
+)
+
+
+def standing(changes: pd.DataFrame) -> pd.DataFrame:
+    """Regressions that nothing took back."""
+    return changes[(changes["direction"] == "regression") & (changes["state"] != "recovered")]
+
+
+def render(changes: pd.DataFrame, how: Format, notices: Sequence[str] = ()) -> str:
+    """All changes in one of the three formats; ends with a newline."""
+    if how == "json":
+        aside = changes.attrs.get("set_aside")
+        return as_json(
+            {
+                "regressions": len(standing(changes)),
+                "notices": list(notices),
+                "changes": records(changes),
+                "refuted": records(aside.refuted) if aside is not None else [],
+                "documentation_only": records(aside.documentation) if aside is not None else [],
+                "machine": records(aside.machine) if aside is not None else [],
+            }
+        )
+    markdown = how == "markdown"
+    parts = _parts(changes)
+    envs = len({env for _, rows in parts for env in rows["env"]}) > 1
+    header = (*_HEADER, "environment") if envs else _HEADER
+    lines = [f"### {_headline(changes)}" if markdown else _headline(changes)]
+    for title, rows in parts:
+        if rows.empty:
+            continue
+        shown, rest = cut(rows)
+        remarks = [note for note in dict.fromkeys(shown["note"]) if note]
+        cells = [_cells(row, remarks, envs, markdown=markdown) for row in shown.to_dict("records")]
+        many = f" ({len(rows)}{', newest first' if len(rows) > 1 else ''})"
+        lines += ["", f"**{title}**{many}", ""] if markdown else ["", title + many]
+        lines += md.table(header, cells) if markdown else text_table(header, cells)
+        lines += ["", *_remarks(remarks, markdown=markdown)] if remarks else []
+        lines += ["", rest] if rest else []
+    if notices:
+        between = "\n>\n" if markdown else "\n"
+        lines += [
+            "",
+            between.join(f"> {md.plain(notice)}" if markdown else f"note: {notice}" for notice in notices),
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _headline(changes: pd.DataFrame) -> str:
+    now = standing(changes)
+    confirmed = int(now["confirmed"].sum())
+    if now.empty:
+        return "No standing regressions"
+    return (
+        f"{len(now)} standing regression{'s' * (len(now) != 1)}: "
+        f"{confirmed} confirmed, {len(now) - confirmed} candidate{'s' * (len(now) - confirmed != 1)}"
+    )
+
+
+def _parts(changes: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
+    worse = changes["direction"] == "regression"
+    parts = [
+        ("Regressions", standing(changes)),
+        ("Recovered regressions", changes[worse & (changes["state"] == "recovered")]),
+        ("Improvements", changes[~worse]),
+    ]
+    aside = changes.attrs.get("set_aside")
+    if aside is not None:
+        parts += [
+            ("Refuted by a rerun", aside.refuted),
+            ("Only documentation changed there", aside.documentation),
+            ("The machine's own", aside.machine),
+        ]
+    return parts
+
+
+def _remarks(remarks: Sequence[str], *, markdown: bool) -> list[str]:
+    """What the numbers behind benchmarks stand for, once each, so that the table stays narrow."""
+    # A hard line break in Markdown, else the lines would run together.
+    end = "\\" if markdown else ""
+    lines = [f"[{number}] {md.plain(note) if markdown else note}" for number, note in enumerate(remarks, 1)]
+    return [*(line + end for line in lines[:-1]), lines[-1]]
+
+
+def _cells(row: Mapping[Any, Any], remarks: Sequence[str], envs: bool, *, markdown: bool) -> list[str]:
+    arrow = "▲" if row["magnitude"] > 0 else "▼"
+    commits = f"{row['before'][:8]}..{row['after'][:8]}"
+    if row["range_commits"] > 1:
+        commits += f" ({row['range_commits']} commits)"
+    name = md.code(label(row)) if markdown else label(row)
+    if row["note"]:
+        name += f" [{remarks.index(row['note']) + 1}]"
+    state = row["state"]
+    if state == "recovered":
+        state = f"{state_word(state, row['direction'])} at {row['recovered_at'][:8]}"
+    return [
+        name,
+        f"{arrow} {format_change(row['magnitude'])}",
+        interval(row["magnitude_low"], row["magnitude_high"]),
+        before_after(row, "value_before", "value_after"),
+        commits,
+        state,
+        f"{row['confidence']:.2f}",
+        md.code(str(row["machine"])) if markdown else str(row["machine"]),
+        *([md.code(str(row["env"])) if markdown else str(row["env"])] if envs else []),
+    ]

@@ -1,0 +1,1 @@
+"""Files, git, locks, workers: what every room needs and nobody owns."""

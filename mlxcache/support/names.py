@@ -1,0 +1,17 @@
+"""Short names made from long texts: the same in every run, fit for a file and an address."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+
+def digest(*parts: str, size: int = 5) -> str:
+    """A short name for a tuple of texts, the same in every build."""
+    key = "\0".join(parts).encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(key, digest_size=size).hexdigest()
+
+
+def slug(text: str, limit: int = 60) -> str:
+    """Text as part of a file's name: ASCII letters, digits, dots and hyphens."""
+    return re.sub(r"[^A-Za-z0-9_.]+", "-", text[: 4 * limit]).strip("-.")[:limit].rstrip("-.") or "unnamed"
