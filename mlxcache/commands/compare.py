@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from mlxcache.history.loading.table import load
 from mlxcache.remeasure.rounds import (
     DEFAULT_ROUNDS,
     MeasureError,
+    OverBudgetError,
     find_config,
     measure,
     merge_base,
@@ -53,6 +55,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"pairs to measure (default: %(default)s); what stays open gets up to {_LOOKS} times as many",
     )
+    parser.add_argument(
+        "--budget",
+        type=float,
+        metavar="MINUTES",
+        help="with --measure: end after so many minutes, with a verdict of what there is by then",
+    )
     parser.add_argument("--env", action="append", default=[], metavar="SPEC", help="asv environment to measure in")
     parser.add_argument(
         "--exact-base", action="store_true", help="compare with BASE itself, not with where HEAD left it"
@@ -71,8 +79,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
+    began = time.monotonic()
     try:
-        comparison, history = _compare(args)
+        comparison, history = _compare(args, began)
     except (MeasureError, RepositoryError, ValueError, OSError) as error:
         print(f"mlxcache compare: {error}", file=sys.stderr)
         if args.format != "text":  # whoever reads the output reads that there is no verdict
@@ -92,7 +101,9 @@ def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _compare(args: argparse.Namespace) -> tuple[Comparison, pd.DataFrame | None]:
+def _compare(args: argparse.Namespace, began: float) -> tuple[Comparison, pd.DataFrame | None]:
+    if args.budget is not None and not (args.measure and args.budget > 0):
+        raise ValueError(f"--budget: got {args.budget:g}, expected minutes above 0, together with --measure")
     limits = Limits(relevant=args.relevant / 100.0, tolerated=max(0.05, 2 * args.relevant / 100.0))
     head = resolve_commit(args.repo, args.head)
     base = resolve_commit(args.repo, args.base)
@@ -109,11 +120,13 @@ def _compare(args: argparse.Namespace) -> tuple[Comparison, pd.DataFrame | None]
             notices.append(f"compared with {left[:10]}, where {args.head} left {args.base} ({base[:10]})")
             base = left
     history = _history(args, base)
+    never: tuple[str, ...] = ()
     if not args.measure and history is None:
         raise MeasureError(f"no results in {args.results}; give --results, or --measure to measure both commits")
     known = _on_base(history, args, base)
     if args.measure:
-        rows, more, lost, noise = _measured(args, base, head, limits, known)
+        ends = None if args.budget is None else began + 60.0 * args.budget
+        rows, more, lost, noise, never = _measured(args, base, head, limits, known, ends)
         notices += more
     else:
         assert history is not None
@@ -129,7 +142,7 @@ def _compare(args: argparse.Namespace) -> tuple[Comparison, pd.DataFrame | None]
         base = measured_base
         lost, noise = lost_in_table(_matching(history, args.bench), base, head), noise_lines(rows)
     verdict = overall(rows["verdict"].tolist(), limits)
-    if lost.missing and verdict is Verdict.NO_REGRESSION:
+    if (lost.missing or never) and verdict is Verdict.NO_REGRESSION:
         verdict = Verdict.INCONCLUSIVE  # what did not run cannot have passed
     notices = [*lost.notices(), *notices]
     return Comparison(rows, verdict, base, head, notices, noise, lost.missing, args.measure), history
@@ -180,9 +193,12 @@ def _nearest_measured(history: pd.DataFrame, base: str) -> tuple[str, list[str]]
 
 
 def _measured(
-    args: argparse.Namespace, base: str, head: str, limits: Limits, known: pd.DataFrame | None
-) -> tuple[pd.DataFrame, list[str], Lost, list[str]]:
-    """Measure until nothing is open, at most _LOOKS times; each look gets its share of the false alarms."""
+    args: argparse.Namespace, base: str, head: str, limits: Limits, known: pd.DataFrame | None, ends: float | None
+) -> tuple[pd.DataFrame, list[str], Lost, list[str], tuple[str, ...]]:
+    """Measure until nothing is open, at most _LOOKS times; each look gets its share of the false alarms.
+
+    At `ends` (of the monotonic clock) what there is has to do; the last value names what never ran by then.
+    """
     config = find_config(args.config or args.repo)
     if base == head:
         raise MeasureError(f"both revisions are {base[:10]}; there is nothing to compare")
@@ -190,22 +206,39 @@ def _measured(
     frames: list[pd.DataFrame] = []
     failures: dict[str, None] = {}
     bench = list(args.bench)
+    never: tuple[str, ...] = ()
+    cut = False
     for look in range(_LOOKS):
-        frame = measure(
-            config,
-            base,
-            head,
-            bench=bench,
-            rounds=args.rounds,
-            environments=args.env,
-            control=args.control,
-            say=_say,
-        )
+        left = None if ends is None else ends - time.monotonic()
+        if frames and left is not None and left <= 0:
+            cut = True
+            break
+        try:
+            frame = measure(
+                config,
+                base,
+                head,
+                bench=bench,
+                rounds=args.rounds,
+                environments=args.env,
+                control=args.control,
+                seconds=left,
+                say=_say,
+            )
+        except OverBudgetError:
+            if not frames:
+                raise
+            cut = True
+            break
         failures.update(dict.fromkeys(frame.attrs["failures"].values()))
         frames.append(frame.assign(round=frame["round"] + look * args.rounds))
         rounds = pd.concat(frames, ignore_index=True)
         rows = compare_rounds(rounds, base=base, head=head, limits=share, control=args.control, base_changes=known)
         still_open = rows[rows["verdict"] == Verdict.INCONCLUSIVE]
+        if frame.attrs.get("cut") is not None:
+            cut = True
+            never = never or tuple(frame.attrs["cut"].values())
+            break
         if overall(rows["verdict"].tolist(), share) is not Verdict.INCONCLUSIVE:
             break
         from mlxcache.remeasure.confirming import selector
@@ -214,6 +247,11 @@ def _measured(
         if look + 1 < _LOOKS:
             _say(f"{len(still_open)} series are still open: measuring them again")
     notices = [*failures, *rows.attrs["notices"]]
+    if cut:
+        notices.append(f"the budget of {args.budget:g} minutes ended the measuring early")
+    if never:
+        shown = ", ".join(never[:5]) + (f" and {len(never) - 5} more" if len(never) > 5 else "")
+        notices.append(f"{len(never)} benchmarks were not measured within the budget: {shown}")
     if overall(rows["verdict"].tolist(), share) is Verdict.INCONCLUSIVE:
         notices.append("what is inconclusive is not fine: a quieter machine or more --rounds would tell")
-    return rows, notices, lost_in_rounds(rounds), noise_lines(rows, rounds, args.control)
+    return rows, notices, lost_in_rounds(rounds), noise_lines(rows, rounds, args.control), never
