@@ -6,6 +6,7 @@ Exit status: 0 no regression, 1 regression, 3 inconclusive, 2 it could not be do
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import sys
 import time
@@ -23,10 +24,12 @@ from mlxcache.history.comparing.verdicts import Limits, Verdict, overall
 from mlxcache.history.loading.commits import RepositoryError
 from mlxcache.history.loading.full_history import require_full_history
 from mlxcache.history.loading.table import load
+from mlxcache.remeasure.driver_process import DriverProcess
 from mlxcache.remeasure.rounds import (
     DEFAULT_ROUNDS,
     MeasureError,
     OverBudgetError,
+    Rounds,
     find_config,
     measure,
     merge_base,
@@ -126,7 +129,8 @@ def _compare(args: argparse.Namespace, began: float) -> tuple[Comparison, pd.Dat
     known = _on_base(history, args, base)
     if args.measure:
         ends = None if args.budget is None else began + 60.0 * args.budget
-        rows, more, lost, noise, never = _measured(args, base, head, limits, known, ends)
+        with contextlib.ExitStack() as drivers:
+            rows, more, lost, noise, never = _measured(args, base, head, limits, known, ends, drivers)
         notices += more
     else:
         assert history is not None
@@ -193,7 +197,13 @@ def _nearest_measured(history: pd.DataFrame, base: str) -> tuple[str, list[str]]
 
 
 def _measured(
-    args: argparse.Namespace, base: str, head: str, limits: Limits, known: pd.DataFrame | None, ends: float | None
+    args: argparse.Namespace,
+    base: str,
+    head: str,
+    limits: Limits,
+    known: pd.DataFrame | None,
+    ends: float | None,
+    drivers: contextlib.ExitStack,
 ) -> tuple[pd.DataFrame, list[str], Lost, list[str], tuple[str, ...]]:
     """Measure until nothing is open, at most _LOOKS times; each look gets its share of the false alarms.
 
@@ -205,16 +215,18 @@ def _measured(
     share = dataclasses.replace(limits, false_share=limits.false_share / _LOOKS)
     frames: list[pd.DataFrame] = []
     failures: dict[str, None] = {}
+    first: Rounds | None = None
     bench = list(args.bench)
     never: tuple[str, ...] = ()
     cut = False
+    driver = drivers.enter_context(DriverProcess())
     for look in range(_LOOKS):
         left = None if ends is None else ends - time.monotonic()
         if frames and left is not None and left <= 0:
             cut = True
             break
         try:
-            frame = measure(
+            got = measure(
                 config,
                 base,
                 head,
@@ -224,20 +236,30 @@ def _measured(
                 control=args.control,
                 seconds=left,
                 say=_say,
+                driver=driver.run,
             )
         except OverBudgetError:
             if not frames:
                 raise
             cut = True
             break
-        failures.update(dict.fromkeys(frame.attrs["failures"].values()))
-        frames.append(frame.assign(round=frame["round"] + look * args.rounds))
+        first = first or got
+        failures.update(dict.fromkeys(got.failures))
+        frames.append(got.table.assign(round=got.table["round"] + look * args.rounds))
         rounds = pd.concat(frames, ignore_index=True)
-        rows = compare_rounds(rounds, base=base, head=head, limits=share, control=args.control, base_changes=known)
+        rows = compare_rounds(
+            rounds,
+            base=base,
+            head=head,
+            limits=share,
+            control=args.control,
+            higher_better=first.higher_better,
+            base_changes=known,
+        )
         still_open = rows[rows["verdict"] == Verdict.INCONCLUSIVE]
-        if frame.attrs.get("cut") is not None:
+        if got.cut is not None:
             cut = True
-            never = never or tuple(frame.attrs["cut"].values())
+            never = never or got.cut
             break
         if overall(rows["verdict"].tolist(), share) is not Verdict.INCONCLUSIVE:
             break
@@ -246,7 +268,8 @@ def _measured(
         bench = sorted({selector(row) for row in still_open.to_dict("records")})
         if look + 1 < _LOOKS:
             _say(f"{len(still_open)} series are still open: measuring them again")
-    notices = [*failures, *rows.attrs["notices"]]
+    assert first is not None
+    notices = [*first.notices, *failures, *rows.attrs["notices"]]
     if cut:
         notices.append(f"the budget of {args.budget:g} minutes ended the measuring early")
     if never:
@@ -254,4 +277,6 @@ def _measured(
         notices.append(f"{len(never)} benchmarks were not measured within the budget: {shown}")
     if overall(rows["verdict"].tolist(), share) is Verdict.INCONCLUSIVE:
         notices.append("what is inconclusive is not fine: a quieter machine or more --rounds would tell")
-    return rows, notices, lost_in_rounds(rounds), noise_lines(rows, rounds, args.control), never
+    lost = lost_in_rounds(rounds)
+    lost = dataclasses.replace(lost, reasons=dict(first.lost))
+    return rows, notices, lost, noise_lines(rows, rounds, args.control), never

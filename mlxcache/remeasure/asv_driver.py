@@ -1,4 +1,4 @@
-"""Runs two commits of an asv project in turn; a program of its own, started by `mlxcache.remeasure.driver_process`.
+"""Runs two commits of an asv project in turn; a program of its own, which `driver_process` starts.
 
 It reads plans from standard input, one JSON object a line, and writes events to standard output, one JSON object a
 line; each plan ends with "done" or "error". What asv prints goes to standard error. It ends when its input does.
@@ -18,6 +18,7 @@ import ctypes
 import fcntl
 import json
 import logging
+import math
 import os
 import re
 import select
@@ -147,7 +148,9 @@ class Workshop:
         key = f"{suite.folder} {' '.join(sorted(found.broken))}"
         if key not in self._pruned:
             depth = len(Path(os.path.relpath(suite.folder, self._scratch)).parts)
-            top = self._scratch.joinpath(*Path(os.path.relpath(suite.folder, self._scratch)).parts[: min(2, depth)])
+            top = self._scratch.joinpath(
+                *Path(os.path.relpath(suite.folder, self._scratch)).parts[: min(2, depth)]
+            )
             copy = self._scratch / f"part-{len(self._pruned):x}" / "tree"
             shutil.copytree(top, copy, symlinks=True, copy_function=_link)
             folder = copy / suite.folder.relative_to(top)
@@ -235,9 +238,7 @@ def _machine_name() -> str:
         return str(name)
 
 
-def _suites(
-    shop: Workshop, source: SuiteSource, plan: dict[str, Any], head: Side
-) -> tuple[Suite, Suite | None]:
+def _suites(shop: Workshop, source: SuiteSource, plan: dict[str, Any], head: Side) -> tuple[Suite, Suite | None]:
     """The suite that is asked for, and base's own; tells where it is not the commit's."""
     wanted = str(plan.get("suite") or "") or plan["head"]
     if wanted == "here":
@@ -251,8 +252,8 @@ def _suites(
             )
         shop.event(
             "notice",
-            text=f"{wanted[:10]} has no benchmark suite of its own: that of the working tree ({source.here}) runs on "
-            "both sides",
+            text=f"{wanted[:10]} has no benchmark suite of its own: that of the working tree ({source.here}) runs "
+            "on both sides",
         )
         return source.working(), source.working()
     if source.tree_of(plan["base"]) == suite.tree:
@@ -273,9 +274,7 @@ def _paired(
         own = shop.listing(base, own_suite)
     if not on_head.benchmarks and on_head.broken:
         first = next(iter(on_head.broken.values()))
-        raise DriverError(
-            f"the benchmark suite cannot be imported on {head.called}: {first.file}: {first.reason}"
-        )
+        raise DriverError(f"the benchmark suite cannot be imported on {head.called}: {first.file}: {first.reason}")
     for side, listing in ((head, on_head), (base, own)):
         if listing.checkout:
             raise DriverError(
@@ -284,9 +283,7 @@ def _paired(
             )
     if not own.benchmarks and not on_base.benchmarks and (own.broken or on_base.broken):
         first = next(iter({**on_base.broken, **own.broken}.values()))
-        raise DriverError(
-            f"the benchmark suite cannot be imported on {base.called}: {first.file}: {first.reason}"
-        )
+        raise DriverError(f"the benchmark suite cannot be imported on {base.called}: {first.file}: {first.reason}")
     return pair(on_head, on_base, own, selection, project), on_head, own
 
 
@@ -294,8 +291,12 @@ def measure(plan: dict[str, Any], shop: Workshop) -> None:
     """Carry out a plan.
 
     Config, base, head, rounds, bench (regular expressions), controls (one), environments; suite: the commit whose
-    suite runs, "" for head's, "here" for the working tree's; seed: of Python's hashes, the same on both sides.
+    suite runs, "" for head's, "here" for the working tree's; seed: of Python's hashes, the same on both sides;
+    seconds: None, or how long it may take. A plan whose seconds are over ends between two benchmarks and says
+    which of them never ran on both commits.
     """
+    limit = plan.get("seconds")
+    ends = math.inf if limit is None else time.monotonic() + float(limit)
     config = Path(plan["config"]).resolve()
     os.chdir(config.parent)
     pairs = shop.pairs(config, plan["environments"])
@@ -320,6 +321,17 @@ def measure(plan: dict[str, Any], shop: Workshop) -> None:
     for base, head in pairs:
         shop.event("listing", env=head.env.name)
         paired, on_head, own = _paired(shop, base, head, suites, selection, conf.project)
+        if wanted and not _fits(paired, asked) and suites[0].commit and source.here.is_dir():
+            # A commit older than the benchmark: asv measures it with the suite that is here.
+            here = (source.working(), source.working())
+            other, other_head, other_own = _paired(shop, base, head, here, selection, conf.project)
+            if _fits(other, asked):
+                paired, on_head, own = other, other_head, other_own
+                shop.event(
+                    "notice",
+                    text=f"the suite of {plan['head'][:10]} does not have the benchmark: that of the working tree "
+                    f"({source.here}) runs on both sides",
+                )
         work += [(base, head, each) for each in paired.work]
         for each in paired.lost:
             lost.setdefault(each.name, each.reason)
@@ -342,12 +354,15 @@ def measure(plan: dict[str, Any], shop: Workshop) -> None:
         raise DriverError(f"no benchmark matches {' or '.join(wanted)} on both commits")
     if not work and not lost:
         raise DriverError(f"{config} has no benchmarks that both commits can run")
-    _run(plan, shop, work)
+    _run(plan, shop, work, ends)
 
 
-def _tell_uncommitted(
-    shop: Workshop, source: SuiteSource, plan: dict[str, Any], suite: Suite, conf: Any
-) -> None:
+def _fits(paired: Pairing, asked: Selection) -> bool:
+    """Whether anything that was asked for is run, or known to be lost."""
+    return any(asked.of(each.head.entry) for each in paired.work) or bool(paired.lost)
+
+
+def _tell_uncommitted(shop: Workshop, source: SuiteSource, plan: dict[str, Any], suite: Suite, conf: Any) -> None:
     if source.top is None:
         shop.event("notice", text=f"{source.here} is in no git repository: its suite runs on both sides as it is")
         return
@@ -365,7 +380,7 @@ def _tell_uncommitted(
         shop.event("notice", text=f"uncommitted changes are not measured, only what is committed: {names}{inside}")
 
 
-def _run(plan: dict[str, Any], shop: Workshop, work: list[tuple[Side, Side, Work]]) -> None:
+def _run(plan: dict[str, Any], shop: Workshop, work: list[tuple[Side, Side, Work]], ends: float) -> None:
     machine = _machine_name()
     shop.event(
         "start",
@@ -378,6 +393,7 @@ def _run(plan: dict[str, Any], shop: Workshop, work: list[tuple[Side, Side, Work
         facts = {key: fact for key, fact in each.head.entry.items() if key not in ("code", "params")}
         shop.event("benchmark", name=each.name, facts=facts)
     dead: set[tuple[str, str]] = set()
+    never = dict.fromkeys((head.env.name, each.name) for _, head, each in work)
     told: set[tuple[str, str, str]] = set()
     for number in range(plan["rounds"]):
         if number == 0 or number == plan["rounds"] - 1:
@@ -386,6 +402,10 @@ def _run(plan: dict[str, Any], shop: Workshop, work: list[tuple[Side, Side, Work
         for base, head, each in work:
             if (head.env.name, each.name) in dead:
                 continue
+            if time.monotonic() >= ends:
+                shop.event("cut", round=number, never=sorted({name for _, name in never}))
+                return
+            never.pop((head.env.name, each.name), None)
             order: list[tuple[Side, Run]] = [(base, each.base), (head, each.head)]
             for side, run in order if number % 2 == 0 else order[::-1]:
                 _parent_lives()
@@ -420,6 +440,7 @@ def _run(plan: dict[str, Any], shop: Workshop, work: list[tuple[Side, Side, Work
                         )
                 if all(value.value is None for value in values):
                     dead.add((head.env.name, each.name))
+                    shop.event("dead", env=head.env.name, benchmark=each.name)
                 shop.event(
                     "ran",
                     env=side.env.name,
@@ -432,7 +453,9 @@ def _run(plan: dict[str, Any], shop: Workshop, work: list[tuple[Side, Side, Work
 
 
 def _why(said: str) -> str:
-    lines = [line.strip() for line in said.splitlines() if line.strip() and not line.startswith("asv: benchmark failed")]
+    lines = [
+        line.strip() for line in said.splitlines() if line.strip() and not line.startswith("asv: benchmark failed")
+    ]
     return lines[-1] if lines else ""
 
 
@@ -464,7 +487,7 @@ def _die_with_parent(parent: int) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Work until standard input ends; the arguments are the parent's process id and a folder to remove at the end."""
+    """Work until standard input ends; the arguments: the parent's process id, a folder to remove at the end."""
     # Whatever asv prints to standard output must not get between the events.
     say = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)

@@ -47,8 +47,8 @@ class Broken:
 class Listing:
     """What a suite has on one side.
 
-    `benchmarks` are asv's entries by name; `broken` the files that cannot be imported, by module; `packages` what is
-    installed there; `checkout` modules that came from beside the suite although they are installed.
+    `benchmarks` are asv's entries by name; `broken` the files that cannot be imported, by module; `packages` what
+    is installed there; `checkout` modules that came from beside the suite although they are installed.
     """
 
     suite: Suite
@@ -138,9 +138,9 @@ class Side:
         there = self.env.installed_commit_hash
         if there != self.commit:
             raise DriverError(
-                f"{self.env.name} of {self.role} holds {(there or 'nothing that asv knows of')[:10]} and should hold "
-                f"{self.commit[:10]}: something else installed into it. Nothing of this comparison can be trusted; "
-                "run it again"
+                f"{self.env.name} of {self.role} holds {(there or 'nothing that asv knows of')[:10]} and should "
+                f"hold {self.commit[:10]}: something else installed into it. Nothing of this comparison can be "
+                "trusted; run it again"
             )
         return str(there)
 
@@ -186,7 +186,9 @@ class Side:
                 )
             left_out.append(module)
         broken = {
-            module: Broken(_file_of(module, suite), each["reason"], each["trace"].replace(str(suite.folder.parent), ""))
+            module: Broken(
+                _file_of(module, suite), each["reason"], each["trace"].replace(str(suite.folder.parent), "")
+            )
             for module, each in facts["broken"].items()
         }
         for module, each in broken.items():
@@ -200,7 +202,9 @@ class Side:
             facts["python"],
         )
 
-    def run(self, suite: Suite, benchmark: dict[str, Any], chosen: list[int] | None) -> tuple[list[Value], str, float]:
+    def run(
+        self, suite: Suite, benchmark: dict[str, Any], chosen: list[int] | None
+    ) -> tuple[list[Value], str, float]:
         """Run a benchmark once in a new process; its values, what it said, and the seconds of a setup_cache.
 
         `chosen` are the places of the parameter sets to run, None for a benchmark without parameters.

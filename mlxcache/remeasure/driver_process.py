@@ -1,8 +1,8 @@
 """Starts the driver, hands it plans, and sees that nothing is left of it, however either of the two ends.
 
-    with DriverProcess() as driver:
-        for event in driver.run(plan): ...
-        for event in driver.run(another): ...   # environments, suites and caches are kept between the two
+with DriverProcess() as driver:
+    for event in driver.run(plan): ...
+    for event in driver.run(another): ...   # environments, suites and caches are kept between the two
 """
 
 from __future__ import annotations
@@ -146,8 +146,10 @@ class DriverProcess:
             deadline = time.monotonic() + _PATIENCE_S
             while process.poll() is None and time.monotonic() < deadline:
                 # It may be in the middle of saying something.
-                if process.stdout is not None and select.select([process.stdout], [], [], 0.05)[0]:
-                    os.read(process.stdout.fileno(), 65536) or time.sleep(0.05)
+                assert process.stdout is not None
+                ready = select.select([process.stdout], [], [], 0.05)[0]
+                if ready and not os.read(process.stdout.fileno(), 65536):
+                    time.sleep(0.05)
         finally:
             if process.poll() is None:
                 process.kill()

@@ -20,12 +20,15 @@ import sys
 import traceback
 
 
-def _reason(error):  # type: ignore[no-untyped-def]
-    """The last line of a traceback, and where in the suite it was."""
-    return "".join(traceback.format_exception_only(type(error), error)).strip().splitlines()[-1]
+def _reason(error):
+    """The last line of a traceback, and the place of an error of syntax."""
+    lines = "".join(traceback.format_exception_only(type(error), error)).strip().splitlines()
+    # A syntax error has its line of code before its message, and its place first of all.
+    place = lines[0].strip().rpartition("/")[2].replace('"', "") if lines[0].strip().startswith("File ") else ""
+    return lines[-1] + (" (%s)" % place if place else "")
 
 
-def _modules(name, left_out, broken, announce):  # type: ignore[no-untyped-def]
+def _modules(name, left_out, broken, announce):
     """Yield a module and all below it that can be imported."""
     if name in left_out:
         broken[name] = {"reason": "importing it ends the interpreter", "trace": ""}
@@ -42,7 +45,7 @@ def _modules(name, left_out, broken, announce):  # type: ignore[no-untyped-def]
             yield from _modules(inner, left_out, broken, announce)
 
 
-def _clean(benchmark):  # type: ignore[no-untyped-def]
+def _clean(benchmark):
     """What asv keeps of a benchmark in benchmarks.json."""
     kept = {
         key: value
@@ -52,7 +55,7 @@ def _clean(benchmark):  # type: ignore[no-untyped-def]
     return json.loads(json.dumps(kept, skipkeys=True, default=str))
 
 
-def _packages():  # type: ignore[no-untyped-def]
+def _packages():
     """Name and version of everything that is installed beside the suite."""
     from importlib import metadata
 
@@ -64,24 +67,25 @@ def _packages():  # type: ignore[no-untyped-def]
     return found
 
 
-def _from_the_checkout(root):  # type: ignore[no-untyped-def]
+def _from_the_checkout(root):
     """Top-level modules that were imported from beside the suite although the environment has them too."""
     from importlib.machinery import PathFinder
 
     tree = os.path.dirname(os.path.realpath(root)) + os.sep
     suite = os.path.realpath(root) + os.sep
+    environment = os.path.realpath(sys.prefix) + os.sep
     installed = [place for place in sys.path if "site-packages" in place or "dist-packages" in place]
     found = []
     for name, module in sorted(sys.modules.items()):
         place = os.path.realpath(getattr(module, "__file__", None) or "")
-        if "." in name or not place.startswith(tree) or place.startswith(suite):
+        if "." in name or not place.startswith(tree) or place.startswith((suite, environment)):
             continue
         if PathFinder.find_spec(name, installed) is not None:
             found.append(name)
     return found
 
 
-def main(arguments):  # type: ignore[no-untyped-def]
+def main(arguments):
     """Write the list; the exit status is 0 whenever there is one."""
     root, result = arguments[:2]
     left_out = set(arguments[2:])
@@ -92,7 +96,7 @@ def main(arguments):  # type: ignore[no-untyped-def]
     broken = {}
     benchmarks = []
 
-    def announce(name):  # type: ignore[no-untyped-def]
+    def announce(name):
         # Read when this process dies in the middle of an import.
         with open(result + ".importing", "w", encoding="utf-8") as file:
             file.write(name)

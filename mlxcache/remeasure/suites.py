@@ -22,8 +22,8 @@ class SuiteError(Exception):
 class Suite:
     """A folder of benchmarks on disk.
 
-    `folder` is what asv calls benchmark_dir. `commit` is where it comes from, "" for the working tree; `tree` git's
-    name of its content, "" where nobody knows.
+    `folder` is what asv calls benchmark_dir. `commit` is where it comes from, "" for the working tree; `tree`
+    git's name of its content, "" where nobody knows.
     """
 
     folder: Path
@@ -62,8 +62,10 @@ class SuiteSource:
         """Git's name of the suite's content at a commit; "" where the commit has none, or is none of these."""
         if self.top is None:
             return ""
-        asked = run_git(self.top, "rev-parse", "--verify", "--quiet", f"{commit}:{self.place}^{{tree}}")
-        return asked.text.strip() if asked.ok else ""
+        asked = run_git(self.top, "rev-parse", "--verify", "--quiet", f"{commit}:{self.place}")
+        name = asked.text.strip()
+        # A submodule or a file there is no folder of benchmarks.
+        return name if asked.ok and run_git(self.top, "cat-file", "-t", name).text.strip() == "tree" else ""
 
     def working(self) -> Suite:
         """The suite as it lies in the working tree."""
