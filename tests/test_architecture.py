@@ -39,6 +39,7 @@ WINGS: dict[str, dict[str, tuple[str, ...]]] = {
         "comparing": ("asv", "loading", "statistics", "changes"),
         "merging": ("asv", "loading", "changes"),
     },
+    "runner": {"system": ()},
     "dashboard": {
         "data": (),
         "figures": ("data",),

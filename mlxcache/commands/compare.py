@@ -34,6 +34,8 @@ from mlxcache.remeasure.rounds import (
 )
 from mlxcache.reports.comment import EXIT_STATUS, NOT_DONE, Comparison, NotDone, render
 from mlxcache.reports.text import FORMATS
+from mlxcache.runner.changes import DEVICE_VARIABLE, device_for
+from mlxcache.runner.facts import this_machine
 
 # What is still open is measured again, so many times at most.
 _LOOKS = 3
@@ -206,6 +208,8 @@ def _measured(
     frames: list[pd.DataFrame] = []
     failures: dict[str, None] = {}
     bench = list(args.bench)
+    device = device_for(this_machine())
+    variables = {DEVICE_VARIABLE: device} if device else {}
     never: tuple[str, ...] = ()
     cut = False
     for look in range(_LOOKS):
@@ -223,6 +227,7 @@ def _measured(
                 environments=args.env,
                 control=args.control,
                 seconds=left,
+                variables=variables,
                 say=_say,
             )
         except OverBudgetError:
