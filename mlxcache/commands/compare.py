@@ -9,7 +9,6 @@ import argparse
 import dataclasses
 import sys
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -21,6 +20,7 @@ from mlxcache.history.comparing.runner_noise import noise_lines
 from mlxcache.history.comparing.verdicts import Limits, Verdict, overall
 from mlxcache.history.loading.commits import RepositoryError
 from mlxcache.history.loading.full_history import require_full_history
+from mlxcache.history.loading.history import facts_of
 from mlxcache.history.loading.table import load
 from mlxcache.remeasure.rounds import (
     DEFAULT_ROUNDS,
@@ -158,7 +158,7 @@ def _on_base(history: pd.DataFrame | None, args: argparse.Namespace, base: str) 
     """Changes in base's own history: what was there before head."""
     if history is None:
         return None
-    commits: dict[str, Any] = history.attrs["commits"]
+    commits = facts_of(history).commits
     own = {name for name, commit in commits.items() if commit.place == "line"}
     before = history[history["commit"].isin(own)]
     confirmations, _ = read_confirmations(args.results)
@@ -167,13 +167,13 @@ def _on_base(history: pd.DataFrame | None, args: argparse.Namespace, base: str) 
 
 def _nearest_measured(history: pd.DataFrame, base: str) -> tuple[str, list[str]]:
     """`base`, or the newest commit of its history that has results."""
-    commits: dict[str, Any] = history.attrs["commits"]
+    commits = facts_of(history).commits
     if base in commits:
         return base, []
     line = [c for c in commits.values() if c.place == "line" and c.position is not None]
     if not line:
         raise MeasureError(f"no commit of the history of {base[:10]} has results; measure it, or use --measure")
-    newest = max(line, key=lambda commit: commit.position)
+    newest = max(line, key=lambda commit: commit.position or 0)
     return str(newest.name), [
         f"{base[:10]} has no results; compared with {newest.name[:10]}, the newest before it"
     ]

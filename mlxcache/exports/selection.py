@@ -9,6 +9,7 @@ import pandas as pd
 
 from mlxcache.history.asv.facts import Benchmark
 from mlxcache.history.loading.direction import higher_is_better
+from mlxcache.history.loading.history import facts_of
 
 
 class ExportError(ValueError):
@@ -57,7 +58,7 @@ def on_commit(df: pd.DataFrame, commit: str | None = None) -> tuple[str, list[Va
     rows = rows[rows["commit"] == commit]
     if rows.empty:
         raise ExportError(f"commit {commit[:12]} has no values; `mlxcache coverage` lists those that have")
-    benchmarks = df.attrs.get("benchmarks", {})
+    benchmarks = facts_of(df).benchmarks
     columns = [name for name in rows.columns if name.startswith("param_")]
     values = [_value(row, columns, benchmarks.get(str(row["benchmark"]))) for row in rows.to_dict("records")]
     return commit, sorted(values, key=lambda value: (value.machine, value.env, value.name, value.version))

@@ -24,7 +24,6 @@ from typing import IO, Any, Final
 import numpy as np
 import pandas as pd
 
-from mlxcache.history.asv.problems import Facts
 from mlxcache.history.statistics.control import CONTROL_NAME
 from mlxcache.history.statistics.noise import FloatArray
 from mlxcache.support.git import run_git
@@ -218,7 +217,7 @@ def measure(
         why = "; ".join(failures) or "every benchmark was skipped"
         raise MeasureError(f"not one value was measured: {why}")
     frame = pd.DataFrame(rows, columns=list(COLUMNS))
-    frame.attrs["failures"] = Facts(enumerate(failures))
+    frame.attrs["failures"] = dict(enumerate(failures))
     return frame
 
 

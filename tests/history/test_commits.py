@@ -189,7 +189,7 @@ def test_table_in_git_order(repo: Path, tmp_path: Path) -> None:
         write_document(results, content)
     df = load(results, repo)
     assert df.commit.tolist()[:2] == hashes
-    assert df.attrs["commits"][hashes[1]].subject == "c3"
+    assert df.facts.commits[hashes[1]].subject == "c3"
     assert [problem.file for problem in df.attrs["problems"]] == [
         str(results / "m1" / "efefefef-venv-py3.12.json")
     ]

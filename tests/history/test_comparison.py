@@ -93,7 +93,7 @@ def test_the_control_is_divided_by_and_not_judged() -> None:
     assert rows[["benchmark", "verdict", "control"]].to_numpy().tolist() == [
         ["time_x", "no regression", "time_control"]
     ]
-    assert "the control time_control moved by +8" in rows.attrs["notices"][0]
+    assert "the control time_control moved by +8" in rows.facts.notices[0]
 
 
 def test_incomplete_rounds_are_left_out_and_too_few_decide_nothing() -> None:

@@ -24,6 +24,7 @@ from scipy.special import stdtr, stdtrit
 from mlxcache.history.comparing.paired import MIN_PAIRS, paired_change
 from mlxcache.history.comparing.verdicts import Estimate, Limits, adjusted_p_values, further_rounds, verdict_of
 from mlxcache.history.loading.direction import higher_is_better
+from mlxcache.history.loading.history import facts_of
 from mlxcache.history.loading.series_table import (
     KEY_COLUMNS,
     ControlTest,
@@ -312,7 +313,7 @@ def _finish(
     base_changes: pd.DataFrame | None,
 ) -> pd.DataFrame:
     """Verdicts for all rows together, the worst first."""
-    facts = source.attrs.get("benchmarks", {})
+    facts = facts_of(source).benchmarks
     adjusted = adjusted_p_values([row.p_value for row in rows])
     known = _open_regressions(base_changes)
     records: list[dict[str, Any]] = []

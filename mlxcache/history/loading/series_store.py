@@ -109,9 +109,7 @@ class SeriesStore:
         return self._take(df, [self._rows[self.starts[p] : self.stops[p]] for p in positions])
 
     def _take(self, df: pd.DataFrame, parts: list[Indices]) -> pd.DataFrame:
-        table = df.take(np.sort(np.concatenate(parts)).astype(np.int64) if parts else np.zeros(0, np.int64))
-        table.attrs = df.attrs
-        return table
+        return df.take(np.sort(np.concatenate(parts)).astype(np.int64) if parts else np.zeros(0, np.int64))
 
     @cached_property
     def by_benchmark(self) -> dict[str, list[int]]:
