@@ -11,8 +11,8 @@ from mlxcache.dashboard.site import FIGURES, Built, build_site
 from mlxcache.history.asv.machines import RuleError
 from mlxcache.history.changes.change_table import change_points
 from mlxcache.history.changes.confirmations import read_confirmations
-from mlxcache.history.loading.commits import RepositoryError
 from mlxcache.history.loading.table import read
+from mlxcache.history.repository.commits import RepositoryError
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -25,7 +25,8 @@ from mlxcache.exports import bencher, github_action, otava, parquet, pytorch
 from mlxcache.exports.selection import ExportError, on_commit
 from mlxcache.history.loading.history import facts_of
 from mlxcache.history.loading.table import load
-from mlxcache.remeasure.rounds import MeasureError, resolve_commit
+from mlxcache.history.repository.revisions import resolve_commit
+from mlxcache.remeasure.rounds import MeasureError
 from mlxcache.support.atomic import write_atomically
 
 FORMATS = ("pytorch", "github-action-benchmark", "bencher", "otava", "parquet")

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from mlxcache.history.changes.change_table import change_points
 from mlxcache.history.changes.confirmations import read_confirmations
-from mlxcache.history.loading.full_history import require_full_history
 from mlxcache.history.loading.history import facts_of
 from mlxcache.history.loading.table import load
+from mlxcache.history.repository.full_history import require_full_history
 from mlxcache.reports.github import GitHub, GitHubError
 from mlxcache.reports.issues import Action, plan
 

@@ -10,6 +10,7 @@ import pandas as pd
 from mlxcache.history.asv.facts import Benchmark
 from mlxcache.history.loading.direction import higher_is_better
 from mlxcache.history.loading.history import facts_of
+from mlxcache.support.names import series_name
 
 
 class ExportError(ValueError):
@@ -36,7 +37,7 @@ class Value:
     @property
     def name(self) -> str:
         """The series as asv writes it: benchmark(params)."""
-        return f"{self.benchmark}({self.params})" if self.params else self.benchmark
+        return series_name(self.benchmark, self.params)
 
 
 def measured(df: pd.DataFrame) -> pd.DataFrame:

@@ -10,7 +10,7 @@ import pytest
 from result_trees import document, row, write_benchmarks, write_document
 
 from mlxcache.history import load
-from mlxcache.history.loading.commits import CommitOrder, RepositoryError, order_commits
+from mlxcache.history.repository.commits import CommitOrder, RepositoryError, order_commits
 from mlxcache.support import git as git_module
 
 DAY = 86_400

@@ -9,9 +9,9 @@ from typing import Final, Literal
 
 import pandas as pd
 
-from mlxcache.history.loading.commits import Commit
 from mlxcache.history.loading.history import facts_of
 from mlxcache.history.loading.series_store import SeriesStore
+from mlxcache.history.repository.commits import Commit
 from mlxcache.reports.events import Event, left_standing, standing
 from mlxcache.reports.plain_text import short
 from mlxcache.reports.units import format_change

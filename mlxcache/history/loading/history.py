@@ -23,9 +23,9 @@ from mlxcache.history.asv.columns import Head
 from mlxcache.history.asv.facts import Benchmark
 from mlxcache.history.asv.problems import Problems
 from mlxcache.history.loading.by_series import BySeries
-from mlxcache.history.loading.commits import Commit
 from mlxcache.history.loading.series_store import SeriesStore
 from mlxcache.history.loading.series_table import lay_out
+from mlxcache.history.repository.commits import Commit
 from mlxcache.support.workers import Helpers, cores
 
 # Values from which other processes are worth their start, and how many processes at the most.

@@ -22,10 +22,10 @@ from mlxcache.history.asv.machines import Rule, as_rules
 from mlxcache.history.asv.problems import Problem, Problems
 from mlxcache.history.asv.tree import as_roots, find_machine_folders
 from mlxcache.history.loading.assembly import Extras, assemble
-from mlxcache.history.loading.commits import order_commits
 from mlxcache.history.loading.history import Facts, History, ResultsFrame, Source
 from mlxcache.history.loading.parse_cache import default_folder
 from mlxcache.history.loading.reading import Reader, settle_duplicates
+from mlxcache.history.repository.commits import order_commits
 
 # More memory than this is not spent on param_ columns unless they are asked for.
 PARAM_COLUMNS_BYTES: Final = 256 * 1024**2
