@@ -8,13 +8,13 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from mlxcache.history.changes.confirmations import read_confirmations
 from mlxcache.history.comparing.protocol import (
     Comparison,
-    Measure,
     Measured,
     NotDone,
     Protocol,
@@ -25,7 +25,7 @@ from mlxcache.history.comparing.verdicts import Limits, Verdict
 from mlxcache.history.loading.history import History
 from mlxcache.history.loading.table import read
 from mlxcache.history.repository.revisions import resolve_commit, where_left
-from mlxcache.remeasure.rounds import DEFAULT_ROUNDS, MeasureError, find_config, measure
+from mlxcache.remeasure.rounds import DEFAULT_ROUNDS, MeasureError, OverBudgetError, find_config, measure
 from mlxcache.reports.comment import EXIT_STATUS, NOT_DONE, render
 from mlxcache.reports.text import FORMATS
 
@@ -47,6 +47,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="pairs to measure (default: %(default)s); what stays open gets up to "
         f"{Protocol().looks} times as many",
     )
+    parser.add_argument(
+        "--budget",
+        type=float,
+        metavar="MINUTES",
+        help="with --measure: end after so many minutes, with a verdict of what there is by then",
+    )
     parser.add_argument("--env", action="append", default=[], metavar="SPEC", help="asv environment to measure in")
     parser.add_argument(
         "--exact-base", action="store_true", help="compare with BASE itself, not with where HEAD left it"
@@ -65,8 +71,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
+    began = time.monotonic()
     try:
-        comparison, history = _compare(args)
+        comparison, history = _compare(args, began)
     except (MeasureError, ValueError, OSError) as error:
         print(f"mlxcache compare: {error}", file=sys.stderr)
         if args.format != "text":  # whoever reads the output reads that there is no verdict
@@ -86,7 +93,9 @@ def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _compare(args: argparse.Namespace) -> tuple[Comparison, History | None]:
+def _compare(args: argparse.Namespace, began: float) -> tuple[Comparison, History | None]:
+    if args.budget is not None and not (args.measure and args.budget > 0):
+        raise ValueError(f"--budget: got {args.budget:g}, expected minutes above 0, together with --measure")
     protocol = Protocol(
         limits=Limits(relevant=args.relevant / 100.0, tolerated=max(0.05, 2 * args.relevant / 100.0)),
         control=args.control,
@@ -104,9 +113,9 @@ def _compare(args: argparse.Namespace) -> tuple[Comparison, History | None]:
     history = _history(args, base)
     confirmations, _ = read_confirmations(args.results)
     if args.measure:
-        measure_more = _measuring(args, base, head)
+        measuring = _Measuring(args, base, head, None if args.budget is None else began + 60.0 * args.budget)
         comparison = compare_measured(
-            measure_more,
+            measuring,
             base,
             head,
             protocol,
@@ -115,6 +124,8 @@ def _compare(args: argparse.Namespace) -> tuple[Comparison, History | None]:
             repo=args.repo,
             say=_say,
         )
+        if measuring.was_cut:
+            notices.append(f"the budget of {args.budget:g} minutes ended the measuring early")
     elif history is None:
         raise MeasureError(f"no results in {args.results}; give --results, or --measure to measure both commits")
     else:
@@ -130,20 +141,39 @@ def _history(args: argparse.Namespace, base: str) -> History | None:
     return None if history.frame.empty else history
 
 
-def _measuring(args: argparse.Namespace, base: str, head: str) -> Measure:
-    config = find_config(args.config or args.repo)
+class _Measuring:
+    """Measures both commits in turn through asv, until the time is up (`ends`, of the monotonic clock)."""
 
-    def measure_more(bench: Sequence[str]) -> Measured:
-        frame = measure(
-            config,
-            base,
-            head,
-            bench=bench,
-            rounds=args.rounds,
-            environments=args.env,
-            control=args.control,
-            say=_say,
+    def __init__(self, args: argparse.Namespace, base: str, head: str, ends: float | None) -> None:
+        self._args, self._base, self._head, self._ends = args, base, head, ends
+        self._config = find_config(args.config or args.repo)
+        self._measured = False
+        self.was_cut = False
+
+    def __call__(self, bench: Sequence[str]) -> Measured | None:
+        left = None if self._ends is None else self._ends - time.monotonic()
+        try:
+            if self._measured and left is not None and left <= 0:
+                raise OverBudgetError("the time is up")
+            frame = measure(
+                self._config,
+                self._base,
+                self._head,
+                bench=bench,
+                rounds=self._args.rounds,
+                environments=self._args.env,
+                control=self._args.control,
+                seconds=left,
+                say=_say,
+            )
+        except OverBudgetError:
+            if not self._measured:
+                raise
+            self.was_cut = True
+            return None
+        self._measured = True
+        cut = frame.attrs.get("cut")
+        self.was_cut = cut is not None
+        return Measured(
+            frame, tuple(frame.attrs["failures"].values()), None if cut is None else tuple(cut.values())
         )
-        return Measured(frame, tuple(frame.attrs["failures"].values()))
-
-    return measure_more

@@ -71,14 +71,18 @@ class NotDone:
 
 @dataclass(frozen=True)
 class Measured:
-    """One batch of rounds, with what failed in it, one line each."""
+    """One batch of rounds, with what failed in it, one line each.
+
+    `cut` names the benchmarks that did not run at all because the time was up; None where it was not.
+    """
 
     rounds: pd.DataFrame
     failures: tuple[str, ...] = ()
+    cut: tuple[str, ...] | None = None
 
 
-# Measures both commits in turn once more: benchmark patterns in, none for all.
-Measure = Callable[[Sequence[str]], Measured]
+# Measures both commits in turn once more: benchmark patterns in, none for all. None: there is no time left.
+Measure = Callable[[Sequence[str]], Measured | None]
 
 
 def compare_stored(
@@ -147,14 +151,20 @@ def compare_measured(
     frames: list[pd.DataFrame] = []
     failures: dict[str, None] = {}
     bench: Sequence[str] = chosen.bench
+    never: tuple[str, ...] = ()
     for look in range(chosen.looks):
         batch = measure(bench)
+        if batch is None:
+            break
         failures.update(dict.fromkeys(batch.failures))
         frames.append(batch.rounds.assign(round=batch.rounds["round"] + look * chosen.rounds))
         rounds = pd.concat(frames, ignore_index=True)
         rows, remarks = judge_rounds(
             rounds, base=base, head=head, limits=share, control=chosen.control, base_changes=known
         )
+        if batch.cut is not None:
+            never = batch.cut if look == 0 else never
+            break
         if overall(rows["verdict"].tolist(), share) is not Verdict.INCONCLUSIVE:
             break
         still_open = rows[rows["verdict"] == Verdict.INCONCLUSIVE]
@@ -162,11 +172,18 @@ def compare_measured(
         bench = sorted({series_pattern(str(name), str(params)) for name, params in names})
         if look + 1 < chosen.looks:
             say(f"{len(still_open)} series are still open: measuring them again")
+    if not frames:
+        raise ValueError("nothing was measured: there was no time for it")
     notices = [*failures, *remarks]
+    if never:
+        shown = ", ".join(never[:5]) + (f" and {len(never) - 5} more" if len(never) > 5 else "")
+        notices.append(f"{len(never)} benchmarks were not measured within the budget: {shown}")
     if overall(rows["verdict"].tolist(), share) is Verdict.INCONCLUSIVE:
         notices.append("what is inconclusive is not fine: a quieter machine or more --rounds would tell")
     noise = noise_lines(rows, rounds, chosen.control)
-    return _compared(rows, base, head, lost_in_rounds(rounds), notices, noise, chosen, measured=True)
+    return _compared(
+        rows, base, head, lost_in_rounds(rounds), notices, noise, chosen, measured=True, complete=not never
+    )
 
 
 def _compared(
@@ -179,9 +196,10 @@ def _compared(
     protocol: Protocol,
     *,
     measured: bool,
+    complete: bool = True,
 ) -> Comparison:
     verdict = overall(rows["verdict"].tolist(), protocol.limits)
-    if lost.missing and verdict is Verdict.NO_REGRESSION:
+    if (lost.missing or not complete) and verdict is Verdict.NO_REGRESSION:
         verdict = Verdict.INCONCLUSIVE  # what did not run cannot have passed
     return Comparison(
         rows, verdict, base, head, [*lost.notices(), *notices], noise, lost.missing, measured, protocol
