@@ -39,7 +39,7 @@ def test_order_is_the_commits(tmp_path: Path) -> None:
     df = load(write_tree(tmp_path))
     assert df.commit_index.is_monotonic_increasing
     assert df.commit.cat.categories.tolist() == [commit(1), commit(2), commit(3)]
-    assert df.facts.notices == ["commits are ordered by date: no repository given"]
+    assert list(df.facts.notices) == ["commits are ordered by date: no repository given"]
 
 
 def test_new_version_new_series(tmp_path: Path) -> None:
