@@ -18,7 +18,6 @@ from frames import commit_file, git, levels
 from mlxcache.cli import main
 from mlxcache.commands import compare as compare_command
 from mlxcache.commands.regressions import names_of_this_machine
-from mlxcache.history.asv.problems import Facts
 from mlxcache.remeasure import confirming
 from mlxcache.remeasure.rounds import COLUMNS, MeasureError, OverBudgetError, this_machine
 from mlxcache.runner import facts
@@ -225,7 +224,7 @@ def test_a_budget_ends_with_a_verdict_of_what_there_is(
     def cut(*args: Any, **options: Any) -> pd.DataFrame:
         assert 0 < options["seconds"] <= 120
         frame = take(*args, **options)
-        frame.attrs["cut"] = Facts(enumerate(never))
+        frame.attrs["cut"] = dict(enumerate(never))
         return frame
 
     monkeypatch.setattr(compare_command, "measure", cut)
