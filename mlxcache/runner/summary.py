@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from mlxcache.history import load
+from mlxcache.history.loading.history import facts_of
 from mlxcache.history.statistics.control import is_control
 from mlxcache.runner.estimator import disturbance, low_quantile
 from mlxcache.runner.facts import Machine, State
@@ -40,7 +41,7 @@ def summarise(
     lines.append(
         f"suite     {table['benchmark'].nunique()} benchmarks, {len(table)} parameter sets: {told or 'nothing'}"
     )
-    problems = table.attrs["problems"]
+    problems = facts_of(table).problems
     if problems:
         lines.append(
             f"          {len(problems)} results could not be read: `mlxcache doctor {results}` lists them"
