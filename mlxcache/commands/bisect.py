@@ -22,10 +22,10 @@ import pandas as pd
 
 from mlxcache.history.changes.change_table import change_points
 from mlxcache.history.changes.confirmations import read_confirmations
-from mlxcache.history.loading.full_history import require_full_history
 from mlxcache.history.loading.table import load
+from mlxcache.history.repository.full_history import require_full_history
+from mlxcache.history.repository.revisions import resolve_commit, subject_of
 from mlxcache.remeasure.bisect import Answer, Found, Question, answer, bisect, line_between, reproduce
-from mlxcache.remeasure.confirming import selector
 from mlxcache.remeasure.driver_process import DriverProcess
 from mlxcache.remeasure.rerun import Outcome, Rerun
 from mlxcache.remeasure.rounds import (
@@ -33,11 +33,10 @@ from mlxcache.remeasure.rounds import (
     MeasureError,
     find_config,
     measure,
-    resolve_commit,
-    subject_of,
 )
 from mlxcache.reports.text import label
 from mlxcache.reports.units import format_change
+from mlxcache.support.names import series_pattern
 
 INCONCLUSIVE = 3
 
@@ -119,7 +118,7 @@ def _task(args: argparse.Namespace) -> _Task:
         good, bad = row["search_before"], row["search_after"]
         worse = 1.0 if row["magnitude"] > 0 else -1.0
     line = line_between(args.repo, good, bad)
-    bench = selector({"benchmark": benchmark, "params": params})
+    bench = series_pattern(benchmark, params)
     return _Task(Question(config, good, bench, benchmark, params, env, args.rounds, suite=bad), line, worse)
 
 

@@ -91,16 +91,16 @@ class Workshop:
         """Let the next driver in."""
         self._held.close()
 
-    def pairs(self, config: Path, specs: list[str]) -> list[tuple[Side, Side]]:
+    def pairs(self, config: Path, specs: list[str], variables: dict[str, str]) -> list[tuple[Side, Side]]:
         """Base's and head's sides, one pair an environment."""
-        key = (str(config), *specs)
+        key = (str(config), *specs, *map(str, variables.items()))
         if key not in self._pairs:
             heard = _Heard()
             logging.getLogger().addHandler(heard)
             try:
-                conf, base = _environments(config, "base", specs, heard)
+                conf, base = _environments(config, "base", specs, variables, heard)
                 told = list(dict.fromkeys(heard.lines))
-                _, head = _environments(config, "head", specs, heard)
+                _, head = _environments(config, "head", specs, variables, heard)
             finally:
                 logging.getLogger().removeHandler(heard)
             self._lock(Path(conf.env_dir).parent)
@@ -173,7 +173,9 @@ def _link(source: str, target: str) -> None:
         shutil.copy2(source, target)
 
 
-def _environments(config: Path, folder: str, specs: list[str], heard: _Heard) -> tuple[Any, list[Any]]:
+def _environments(
+    config: Path, folder: str, specs: list[str], variables: dict[str, str], heard: _Heard
+) -> tuple[Any, list[Any]]:
     """The project's environments, below `folder`: base and head have folders of equally long names."""
     try:
         conf = Config.load(str(config))
@@ -181,6 +183,9 @@ def _environments(config: Path, folder: str, specs: list[str], heard: _Heard) ->
         raise DriverError(f"{config} is no configuration of asv: {error}") from error
     for plugin in getattr(conf, "plugins", []):
         plugin_manager.import_plugin(plugin)
+    for name, value in variables.items():
+        if name in (conf.matrix.get("env_nobuild") or {}):  # another project has no use for it
+            conf.matrix["env_nobuild"][name] = [value]
     _recall(conf, specs)
     conf.env_dir = os.path.join(os.path.abspath(conf.env_dir), "compare", folder)  # noqa: PTH100, PTH118, asv wants text
     try:
@@ -290,7 +295,8 @@ def _paired(
 def measure(plan: dict[str, Any], shop: Workshop) -> None:
     """Carry out a plan.
 
-    Config, base, head, rounds, bench (regular expressions), controls (one), environments; suite: the commit whose
+    Config, base, head, rounds, bench (regular expressions), controls (one), environments, variables of
+    all of them; suite: the commit whose
     suite runs, "" for head's, "here" for the working tree's; seed: of Python's hashes, the same on both sides;
     seconds: None, or how long it may take. A plan whose seconds are over ends between two benchmarks and says
     which of them never ran on both commits.
@@ -299,7 +305,7 @@ def measure(plan: dict[str, Any], shop: Workshop) -> None:
     ends = math.inf if limit is None else time.monotonic() + float(limit)
     config = Path(plan["config"]).resolve()
     os.chdir(config.parent)
-    pairs = shop.pairs(config, plan["environments"])
+    pairs = shop.pairs(config, plan["environments"], plan.get("variables") or {})
     conf, repo = pairs[0][0].conf, pairs[0][0].repo
     for role in ("base", "head"):
         _has_commit(repo, conf, plan[role], role)

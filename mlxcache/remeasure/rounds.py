@@ -26,7 +26,6 @@ from mlxcache.history.statistics.control import CONTROL_NAME
 from mlxcache.history.statistics.noise import FloatArray
 from mlxcache.remeasure.driver_process import MeasureError, run_driver
 from mlxcache.remeasure.measure_progress import MeasureProgress
-from mlxcache.support.git import run_git
 
 __all__ = ["MeasureError", "OverBudgetError", "Rounds", "measure", "run_driver"]
 
@@ -68,32 +67,6 @@ def find_config(start: str | os.PathLike[str] = ".") -> Path:
         if path.is_file():
             return path.resolve()
     raise MeasureError(f"no asv.conf.json in {root.resolve()}; go to the project or give --config")
-
-
-def resolve_commit(repo: str | os.PathLike[str], revision: str) -> str:
-    """The full hash of a revision. Raises MeasureError if the repository has no such commit."""
-    done = run_git(repo, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
-    if not done.ok:
-        if "not a git repository" in done.complaint:
-            raise MeasureError(
-                f"repo: {Path(repo).resolve()} is no git repository; give the project's with --repo"
-            )
-        raise MeasureError(
-            f"{revision!r} is no commit of the repository at {Path(repo).resolve()}; in a shallow clone, "
-            "`git fetch --unshallow` brings the history"
-        )
-    return done.text.strip()
-
-
-def subject_of(repo: str | os.PathLike[str], commit: str) -> str:
-    """The first line of a commit's message; "" where git does not know it."""
-    return run_git(repo, "log", "-1", "--format=%s", "--end-of-options", commit).text.strip()
-
-
-def merge_base(repo: str | os.PathLike[str], one: str, other: str) -> str | None:
-    """The newest commit that both have in their history, or None."""
-    done = run_git(repo, "merge-base", one, other)
-    return done.text.strip() or None if done.ok else None
 
 
 def both_sides(rows: pd.DataFrame) -> tuple[FloatArray, FloatArray] | None:
@@ -173,6 +146,7 @@ def measure(
     suite: str = "",
     seconds: float | None = None,
     seed: int = 0,
+    variables: Mapping[str, str] | None = None,
     say: Say | None = None,
     driver: Driver = run_driver,
 ) -> Rounds:
@@ -188,6 +162,8 @@ def measure(
         suite: the commit whose benchmarks run; "" is head's, "here" what lies in the working tree.
         seconds: measuring ends after so many, between two benchmarks; the builds count, and are not cut short.
         seed: of Python's hashes (PYTHONHASHSEED); each round adds one, and both sides of a pair have the same.
+        variables: what the benchmarks get in their environment, where the configuration's matrix has such a
+            variable; it becomes part of the environments' names, and an environment that is named has its own.
         say: gets a line of progress now and then.
         driver: what runs the plan; `DriverProcess.run` keeps environments and caches for the next one.
 
@@ -209,6 +185,7 @@ def measure(
         "suite": suite,
         "seconds": seconds,
         "seed": seed,
+        "variables": dict(variables or {}),
     }
     got = _Events()
     progress = MeasureProgress(say) if say is not None else None
