@@ -141,3 +141,15 @@ def test_every_public_name_is_there() -> None:
     assert [name for name in mlxcache.__all__ if getattr(mlxcache, name).__name__ != name] == []
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         _ = mlxcache.nothing  # type: ignore[attr-defined]
+
+
+def test_former_names_are_the_same_modules() -> None:
+    """A program that imports the cache's modules where they once lay gets the very same classes."""
+    code = (
+        "from mlxcache.step import Gather\nfrom mlxcache.pool import Pool\nimport mlxcache.cells\n"
+        "import mlxcache.kv.step, mlxcache\n"
+        "assert Gather is mlxcache.kv.step.Gather is mlxcache.Gather and Pool is mlxcache.Pool\n"
+        "assert mlxcache.cells.MLXCellCache is mlxcache.MLXCellCache\n"
+        "assert mlxcache.kv.step.__spec__.name == mlxcache.kv.step.__name__ == 'mlxcache.kv.step'"
+    )
+    assert subprocess.run([sys.executable, "-W", "error", "-c", code], check=False).returncode == 0
