@@ -17,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from mlxcache.history.loading.full_history import require_full_history
+from mlxcache.history.repository.full_history import require_full_history
 from mlxcache.runner.asv_machine import register
 from mlxcache.runner.asv_main import CHANGES_VARIABLE, SAID_VARIABLE, SHARD_VARIABLE
 from mlxcache.runner.changes import Changes

@@ -17,8 +17,10 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import os
 import re
+import time
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -132,8 +134,11 @@ def _run_once(suite: Benchmarks, name: str, env: Any) -> Any:
 def measure(plan: dict[str, Any], say: TextIO) -> None:
     """Carry out a plan.
 
-    Config, base, head, rounds, bench (regular expressions), controls (one), environments.
+    Config, base, head, rounds, bench (regular expressions), controls (one), environments, seconds (None: any).
+    A plan whose seconds are over ends between two benchmarks and says which of them never ran on both commits.
     """
+    limit = plan.get("seconds")
+    ends = math.inf if limit is None else time.monotonic() + float(limit)
 
     def event(kind: str, **facts: Any) -> None:
         say.write(json.dumps({"event": kind, **facts}) + "\n")
@@ -170,10 +175,15 @@ def measure(plan: dict[str, Any], say: TextIO) -> None:
     pairs = list(zip(sides["base"], sides["head"], strict=True))
     event("start", benchmarks=len(suite), environments=len(pairs), rounds=plan["rounds"])
     dead: set[tuple[str, str]] = set()
+    never = dict.fromkeys(itertools.product((head.name for _, head in pairs), sorted(suite)))
     for number in range(plan["rounds"]):
         for (base_env, head_env), name in itertools.product(pairs, sorted(suite)):
             if (head_env.name, name) in dead:
                 continue
+            if time.monotonic() >= ends:
+                event("cut", round=number, never=sorted({name for _, name in never}))
+                return
+            never.pop((head_env.name, name), None)
             benchmark = suite[name]
             order: list[Side] = [("base", plan["base"], base_env), ("head", plan["head"], head_env)]
             for side, _, env in order if number % 2 == 0 else order[::-1]:

@@ -24,10 +24,8 @@ from typing import IO, Any, Final
 import numpy as np
 import pandas as pd
 
-from mlxcache.history.asv.problems import Facts
 from mlxcache.history.statistics.control import CONTROL_NAME
 from mlxcache.history.statistics.noise import FloatArray
-from mlxcache.support.git import run_git
 
 COLUMNS: Final = (
     "machine",
@@ -59,6 +57,10 @@ class MeasureError(RuntimeError):
     """Nothing could be measured; the message says why."""
 
 
+class OverBudgetError(MeasureError):
+    """The time that was given went by before anything was measured."""
+
+
 def find_config(start: str | os.PathLike[str] = ".") -> Path:
     """The asv configuration in `start` or `start`/benchmarks, or `start` itself if it is a file.
 
@@ -74,32 +76,6 @@ def find_config(start: str | os.PathLike[str] = ".") -> Path:
         if path.is_file():
             return path.resolve()
     raise MeasureError(f"no asv.conf.json in {root.resolve()}; go to the project or give --config")
-
-
-def resolve_commit(repo: str | os.PathLike[str], revision: str) -> str:
-    """The full hash of a revision. Raises MeasureError if the repository has no such commit."""
-    done = run_git(repo, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
-    if not done.ok:
-        if "not a git repository" in done.complaint:
-            raise MeasureError(
-                f"repo: {Path(repo).resolve()} is no git repository; give the project's with --repo"
-            )
-        raise MeasureError(
-            f"{revision!r} is no commit of the repository at {Path(repo).resolve()}; in a shallow clone, "
-            "`git fetch --unshallow` brings the history"
-        )
-    return done.text.strip()
-
-
-def subject_of(repo: str | os.PathLike[str], commit: str) -> str:
-    """The first line of a commit's message; "" where git does not know it."""
-    return run_git(repo, "log", "-1", "--format=%s", "--end-of-options", commit).text.strip()
-
-
-def merge_base(repo: str | os.PathLike[str], one: str, other: str) -> str | None:
-    """The newest commit that both have in their history, or None."""
-    done = run_git(repo, "merge-base", one, other)
-    return done.text.strip() or None if done.ok else None
 
 
 def both_sides(rows: pd.DataFrame) -> tuple[FloatArray, FloatArray] | None:
@@ -162,6 +138,7 @@ def measure(
     rounds: int = DEFAULT_ROUNDS,
     environments: Sequence[str] = (),
     control: str | None = "auto",
+    seconds: float | None = None,
     say: Say | None = None,
     driver: Driver = run_driver,
 ) -> pd.DataFrame:
@@ -174,6 +151,7 @@ def measure(
         rounds: how many pairs; each takes every benchmark once on both commits.
         environments: asv environment specifiers; none takes those of the configuration.
         control: "auto" or a regular expression also runs the benchmarks that are controls, None does not.
+        seconds: measuring ends after so many, between two benchmarks; the builds count, and are not cut short.
         say: gets a line of progress now and then.
         driver: what runs the plan.
 
@@ -181,10 +159,12 @@ def measure(
         One row for each value: machine, env, benchmark, params, version, unit, round, side ("base" or
         "head"), value (in `unit`; the lower quartile of four samples or more, else asv's own value; one
         process each) and samples (their number). Failed and skipped ones are left out; `attrs["failures"]`
-        says which benchmark failed, where and why.
+        says which benchmark failed, where and why; `attrs["cut"]` is None, or what `seconds` left out: the names
+        of the benchmarks that never ran.
 
     Raises:
         MeasureError: a commit cannot be built, nothing matches, or not one value came out.
+        OverBudgetError: nothing came out within `seconds`.
         ValueError: fewer than one round.
     """
     if rounds < 1:
@@ -197,9 +177,11 @@ def measure(
         "rounds": rounds,
         "environments": list(environments),
         "controls": CONTROL_NAME.pattern if control == "auto" else control,
+        "seconds": seconds,
     }
     rows: list[dict[str, Any]] = []
     failures: list[str] = []
+    cut: tuple[str, ...] | None = None
     started = time.monotonic()
     for event in driver(plan):
         kind = event.get("event")
@@ -212,13 +194,18 @@ def measure(
         elif kind == "failed":
             reason = f": {event['reason']}" if event["reason"] else ""
             failures.append(f"{event['benchmark']} failed on {event['side']} in {event['env']}{reason}")
+        elif kind == "cut":
+            cut = tuple(map(str, event["never"]))
         elif say is not None:
             _report(say, event, rounds, started)
+    if not rows and cut is not None and not failures:
+        raise OverBudgetError(f"the {(seconds or 0.0) / 60:.0f} minutes went by before anything was measured")
     if not rows:
         why = "; ".join(failures) or "every benchmark was skipped"
         raise MeasureError(f"not one value was measured: {why}")
     frame = pd.DataFrame(rows, columns=list(COLUMNS))
-    frame.attrs["failures"] = Facts(enumerate(failures))
+    frame.attrs["failures"] = dict(enumerate(failures))
+    frame.attrs["cut"] = None if cut is None else dict(enumerate(cut))
     return frame
 
 

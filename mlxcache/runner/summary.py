@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from mlxcache.history import load
+from mlxcache.history.loading.history import facts_of
 from mlxcache.history.statistics.control import is_control
 from mlxcache.runner.estimator import disturbance, low_quantile
 from mlxcache.runner.facts import Machine, State
@@ -37,7 +38,7 @@ def summarise(results: Path, files: Sequence[Path], machine: Machine, states: tu
     lines.append(
         f"suite     {table['benchmark'].nunique()} benchmarks, {len(table)} parameter sets: {told or 'nothing'}"
     )
-    problems = table.attrs["problems"]
+    problems = facts_of(table).problems
     if problems:
         lines.append(
             f"          {len(problems)} results could not be read: `mlxcache doctor {results}` lists them"

@@ -19,7 +19,7 @@ from mlxcache.cli import main
 from mlxcache.commands import compare as compare_command
 from mlxcache.commands.regressions import names_of_this_machine
 from mlxcache.remeasure import confirming
-from mlxcache.remeasure.rounds import COLUMNS, MeasureError, this_machine
+from mlxcache.remeasure.rounds import COLUMNS, MeasureError, OverBudgetError, this_machine
 from mlxcache.runner import facts
 from tests.tiny_project import module_config
 
@@ -107,6 +107,14 @@ def test_plots_are_written(project: list[str], capsys: Any) -> None:
             "no results in nowhere; give --results, or --measure",
         ),
         (["compare", "HEAD~1", "HEAD", "--relevant", "0"], r"relevant is 0\.0"),
+        (
+            ["compare", "HEAD~1", "HEAD", "--budget", "5"],
+            "--budget: got 5, expected minutes above 0, toget",
+        ),
+        (
+            ["compare", "HEAD~1", "HEAD", "--measure", "--budget", "-1"],
+            "--budget: got -1, expected minutes above",
+        ),
     ],
 )
 def test_what_cannot_be_done_has_status_2(
@@ -204,6 +212,42 @@ def test_measured_comparison(
     if looks > 1:
         assert "what is inconclusive is not fine" in out
         assert all(pattern.startswith("^bench") for pattern in take.calls[1]["bench"])
+
+
+@pytest.mark.parametrize(("never", "status"), [((), 0), (("bench.time_last",), 3)])
+def test_a_budget_ends_with_a_verdict_of_what_there_is(
+    project: list[str], capsys: Any, monkeypatch: Any, never: tuple[str, ...], status: int
+) -> None:
+    """A cut ends the looking; what never ran by then cannot have passed, and is named."""
+    take = rounds_of(0.0)
+
+    def cut(*args: Any, **options: Any) -> pd.DataFrame:
+        assert 0 < options["seconds"] <= 120
+        frame = take(*args, **options)
+        frame.attrs["cut"] = dict(enumerate(never))
+        return frame
+
+    monkeypatch.setattr(compare_command, "measure", cut)
+    assert main(["compare", "HEAD~1", "HEAD", "--measure", "--rounds", "12", "--budget", "2"]) == status
+    out = capsys.readouterr().out
+    assert "the budget of 2 minutes ended the measuring early" in out
+    assert ("1 benchmarks were not measured within the budget: bench.time_last" in out) == bool(never)
+
+
+def test_a_later_look_over_budget_leaves_the_verdict_of_the_first(
+    project: list[str], capsys: Any, monkeypatch: Any
+) -> None:
+    """What the first look measured is not thrown away."""
+    take = rounds_of(0.04, 0.20)
+
+    def once(*args: Any, **options: Any) -> pd.DataFrame:
+        if take.calls:
+            raise OverBudgetError("the 1 minutes went by before anything was measured")
+        return take(*args, **options)
+
+    monkeypatch.setattr(compare_command, "measure", once)
+    assert main(["compare", "HEAD~1", "HEAD", "--measure", "--rounds", "12", "--budget", "1"]) == 3
+    assert "the budget of 1 minutes ended the measuring early" in capsys.readouterr().out
 
 
 def test_confirm_writes_what_it_measured_and_the_next_run_knows(

@@ -14,16 +14,11 @@ from frames import commit_file, commit_name, git, history_frame, levels
 
 from mlxcache.history import change_points, compare_rounds, read_confirmations
 from mlxcache.history.changes.confirmations import FILE_NAME, Confirmation, write_confirmations
-from mlxcache.remeasure.confirming import NotMeasured, candidates, commits_between, confirm_changes, selector
-from mlxcache.remeasure.rounds import (
-    MeasureError,
-    find_config,
-    measure,
-    merge_base,
-    resolve_commit,
-    run_driver,
-    this_machine,
-)
+from mlxcache.history.repository.commits import RepositoryError
+from mlxcache.history.repository.revisions import merge_base, resolve_commit
+from mlxcache.remeasure.confirming import NotMeasured, candidates, commits_between, confirm_changes
+from mlxcache.remeasure.rounds import MeasureError, OverBudgetError, find_config, measure, run_driver, this_machine
+from mlxcache.support.names import series_pattern
 from tests.tiny_project import module_config
 
 
@@ -91,6 +86,23 @@ def test_nothing_measured_is_an_error_with_the_reason(events: list[dict[str, Any
         measure("asv.conf.json", "a" * 40, "b" * 40, driver=lambda plan: iter(events))
 
 
+def test_a_cut_says_what_never_ran_and_nothing_at_all_is_an_error() -> None:
+    """The seconds go to the driver; what it left out is kept beside the rows."""
+    asked: list[Any] = []
+
+    def driver(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        asked.append(plan["seconds"])
+        yield value("base", 0, 1.0)
+        yield {"event": "cut", "round": 0, "never": ["bench.time_last"]}
+
+    frame = measure("asv.conf.json", "a" * 40, "b" * 40, seconds=90.0, driver=driver)
+    assert asked == [90.0]
+    assert list(frame.attrs["cut"].values()) == ["bench.time_last"]
+    assert measure("c", "a", "b", driver=lambda plan: iter([value("base", 0, 1.0)])).attrs["cut"] is None
+    with pytest.raises(OverBudgetError, match="the 2 minutes went by before anything was measured"):
+        measure("c", "a", "b", seconds=120.0, driver=lambda plan: iter([{"event": "cut", "never": []}]))
+
+
 def test_no_rounds_are_refused() -> None:
     """Zero rounds is a mistake of the caller's."""
     with pytest.raises(ValueError, match="rounds is 0; expected 1 or more"):
@@ -105,7 +117,7 @@ def test_configuration_and_revisions_are_found_or_named(tmp_path: Path) -> None:
     first = commit_file(tmp_path, "benchmarks/asv.conf.json", "{}")
     assert find_config(tmp_path).name == "asv.conf.json"
     assert resolve_commit(tmp_path, "HEAD") == first
-    with pytest.raises(MeasureError, match="'nowhere' is no commit of the repository"):
+    with pytest.raises(RepositoryError, match="'nowhere' is no commit of the repository"):
         resolve_commit(tmp_path, "nowhere")
     second = commit_file(tmp_path, "x", "1")
     assert merge_base(tmp_path, first, second) == first
@@ -173,8 +185,8 @@ def test_candidates_are_this_machines_regressions() -> None:
 
 def test_selector_picks_one_parameter_set() -> None:
     """asv matches the benchmark with its parameters; special characters are no regular expression."""
-    assert selector({"benchmark": "a.time_x", "params": ""}) == r"^a\.time_x$"
-    assert selector({"benchmark": "a.time_x", "params": "'+', 3"}) == r"^a\.time_x\('\+',\ 3\)$"
+    assert series_pattern("a.time_x", "") == r"^a\.time_x$"
+    assert series_pattern("a.time_x", "'+', 3") == r"^a\.time_x\('\+',\ 3\)$"
 
 
 def repository(tmp_path: Path, commits: int) -> list[str]:
@@ -282,6 +294,8 @@ def test_two_commits_of_a_real_project(tmp_path: Path) -> None:
     assert rows.loc["'b'", "change"] == pytest.approx(1.0)
     assert rows.loc["'b'", "verdict"] == "regression"
     assert rows.loc["'a'", "verdict"] == "no regression"
+    with pytest.raises(OverBudgetError):
+        measure(config, first, second, rounds=4, seconds=0.001)
     with pytest.raises(MeasureError, match="no benchmark matches nothing_like_it"):
         measure(config, first, second, bench=["nothing_like_it"], rounds=1)
     with pytest.raises(MeasureError, match=r"suite cannot be imported|not one value"):
