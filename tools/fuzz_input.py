@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+from unittest import mock
 
 from mlxcache import cli
 from mlxcache.history import load
@@ -315,8 +316,8 @@ def fuzz(trees: Sequence[Path], commands: Sequence[str], copies: int, seed: int)
     """Damage so many copies for each command; how many there were in all, and what was wrong."""
     wrong: list[str] = []
     total = 0
-    with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
-        os.environ["MLXCACHE_CACHE_DIR"] = str(Path(folder) / "cache")
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as folder, contextlib.ExitStack() as stack:
+        stack.enter_context(mock.patch.dict(os.environ, MLXCACHE_CACHE_DIR=str(Path(folder) / "cache")))
         grounds = [prepare(tree, Path(folder) / f"tree{number}") for number, tree in enumerate(trees)]
         known = [expected_values(ground) for ground in grounds]
         for command in commands:

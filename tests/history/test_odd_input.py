@@ -10,6 +10,7 @@ from result_trees import document, row, write_benchmarks, write_document, write_
 
 from mlxcache.cli import main
 from mlxcache.history import load
+from mlxcache.history.loading.history import History
 from tools.fuzz_input import COMMANDS, fuzz
 
 
@@ -61,7 +62,8 @@ def test_nesting_of_any_depth(tmp_path: Path, name: str, depth: int, ends: str) 
     assert set(named(tmp_path)) <= {path.name}
     lost = 7 if named(tmp_path) == [path.name] and path.name.startswith("0000") else 0
     assert len(df) == 21 - lost
-    str(df.attrs["machines"]) + str(df.attrs["benchmarks"])
+    facts = History.of(df)
+    assert str(facts.machines) + str(facts.benchmarks)
 
 
 @pytest.mark.parametrize("field", ['"commit_hash": "', '"env_name": "', '"machine": "'])
@@ -124,7 +126,7 @@ def test_folders_that_say_the_same_share_their_series(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", sorted(COMMANDS))
 def test_damage_at_random(tmp_path: Path, command: str) -> None:
-    """A short run of tools/fuzz_input.py: each command ends with a status of its own, names what is damaged alone."""
+    """A short run of tools/fuzz_input.py: each command ends with a status of its own and loses nothing else."""
     rates = {
         "m.track_a": {"unit": "ops/s", "type": "track"},
         "m.time_b": {"params": [["1", "2"]], "param_names": ["n"]},
