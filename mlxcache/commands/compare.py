@@ -28,6 +28,8 @@ from mlxcache.history.repository.revisions import resolve_commit, where_left
 from mlxcache.remeasure.rounds import DEFAULT_ROUNDS, MeasureError, OverBudgetError, find_config, measure
 from mlxcache.reports.comment import EXIT_STATUS, NOT_DONE, render
 from mlxcache.reports.text import FORMATS
+from mlxcache.runner.changes import DEVICE_VARIABLE, device_for
+from mlxcache.runner.facts import this_machine
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -147,6 +149,8 @@ class _Measuring:
     def __init__(self, args: argparse.Namespace, base: str, head: str, ends: float | None) -> None:
         self._args, self._base, self._head, self._ends = args, base, head, ends
         self._config = find_config(args.config or args.repo)
+        device = device_for(this_machine())
+        self._variables = {DEVICE_VARIABLE: device} if device else {}
         self._measured = False
         self.was_cut = False
 
@@ -164,6 +168,7 @@ class _Measuring:
                 environments=self._args.env,
                 control=self._args.control,
                 seconds=left,
+                variables=self._variables,
                 say=_say,
             )
         except OverBudgetError:

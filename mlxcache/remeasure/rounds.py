@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -139,6 +139,7 @@ def measure(
     environments: Sequence[str] = (),
     control: str | None = "auto",
     seconds: float | None = None,
+    variables: Mapping[str, str] | None = None,
     say: Say | None = None,
     driver: Driver = run_driver,
 ) -> pd.DataFrame:
@@ -152,6 +153,9 @@ def measure(
         environments: asv environment specifiers; none takes those of the configuration.
         control: "auto" or a regular expression also runs the benchmarks that are controls, None does not.
         seconds: measuring ends after so many, between two benchmarks; the builds count, and are not cut short.
+        variables: what the benchmarks get in their environment, as a run of the suite on this machine sets them;
+        they
+            become part of the environments' names, and an environment that is named has its own.
         say: gets a line of progress now and then.
         driver: what runs the plan.
 
@@ -178,6 +182,7 @@ def measure(
         "environments": list(environments),
         "controls": CONTROL_NAME.pattern if control == "auto" else control,
         "seconds": seconds,
+        "variables": dict(variables or {}),
     }
     rows: list[dict[str, Any]] = []
     failures: list[str] = []

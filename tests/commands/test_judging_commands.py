@@ -234,6 +234,29 @@ def test_a_budget_ends_with_a_verdict_of_what_there_is(
     assert ("1 benchmarks were not measured within the budget: bench.time_last" in out) == bool(never)
 
 
+def test_compare_measures_in_the_environment_of_bench(project: list[str], capsys: Any, monkeypatch: Any) -> None:
+    """On a hosted Mac both name the CPU, so that what is stored and what is compared are one series."""
+    take = rounds_of(0.0)
+    hosted = facts.Machine(
+        "macos",
+        "15.7",
+        "arm64",
+        "Apple M1 (Virtual)",
+        3,
+        2**33,
+        "vm",
+        "cpu",
+        "Apple Paravirtual device",
+        "",
+        "0.32",
+    )
+    monkeypatch.setattr(compare_command, "measure", take)
+    for machine, variables in ((hosted, {"MLXCACHE_DEVICE": "cpu"}), (facts.this_machine(), {})):
+        monkeypatch.setattr(compare_command, "this_machine", lambda machine=machine: machine)
+        assert main(["compare", "HEAD~1", "HEAD", "--measure", "--rounds", "12"]) == 0
+        assert take.calls[-1]["variables"] == variables
+
+
 def test_a_later_look_over_budget_leaves_the_verdict_of_the_first(
     project: list[str], capsys: Any, monkeypatch: Any
 ) -> None:
