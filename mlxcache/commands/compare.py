@@ -25,6 +25,7 @@ from mlxcache.history.comparing.verdicts import Limits, Verdict
 from mlxcache.history.loading.history import History
 from mlxcache.history.loading.table import read
 from mlxcache.history.repository.revisions import resolve_commit, where_left
+from mlxcache.remeasure.driver_process import DriverProcess
 from mlxcache.remeasure.rounds import DEFAULT_ROUNDS, MeasureError, OverBudgetError, find_config, measure
 from mlxcache.reports.comment import EXIT_STATUS, NOT_DONE, render
 from mlxcache.reports.text import FORMATS
@@ -115,17 +116,19 @@ def _compare(args: argparse.Namespace, began: float) -> tuple[Comparison, Histor
     history = _history(args, base)
     confirmations, _ = read_confirmations(args.results)
     if args.measure:
-        measuring = _Measuring(args, base, head, None if args.budget is None else began + 60.0 * args.budget)
-        comparison = compare_measured(
-            measuring,
-            base,
-            head,
-            protocol,
-            history=history,
-            confirmations=confirmations,
-            repo=args.repo,
-            say=_say,
-        )
+        ends = None if args.budget is None else began + 60.0 * args.budget
+        with DriverProcess() as driver:
+            measuring = _Measuring(args, base, head, ends, driver)
+            comparison = compare_measured(
+                measuring,
+                base,
+                head,
+                protocol,
+                history=history,
+                confirmations=confirmations,
+                repo=args.repo,
+                say=_say,
+            )
         if measuring.was_cut:
             notices.append(f"the budget of {args.budget:g} minutes ended the measuring early")
     elif history is None:
@@ -146,7 +149,10 @@ def _history(args: argparse.Namespace, base: str) -> History | None:
 class _Measuring:
     """Measures both commits in turn through asv, until the time is up (`ends`, of the monotonic clock)."""
 
-    def __init__(self, args: argparse.Namespace, base: str, head: str, ends: float | None) -> None:
+    def __init__(
+        self, args: argparse.Namespace, base: str, head: str, ends: float | None, driver: DriverProcess
+    ) -> None:
+        self._driver = driver
         self._args, self._base, self._head, self._ends = args, base, head, ends
         self._config = find_config(args.config or args.repo)
         device = device_for(this_machine())
@@ -159,7 +165,7 @@ class _Measuring:
         try:
             if self._measured and left is not None and left <= 0:
                 raise OverBudgetError("the time is up")
-            frame = measure(
+            got = measure(
                 self._config,
                 self._base,
                 self._head,
@@ -170,6 +176,7 @@ class _Measuring:
                 seconds=left,
                 variables=self._variables,
                 say=_say,
+                driver=self._driver.run,
             )
         except OverBudgetError:
             if not self._measured:
@@ -177,8 +184,13 @@ class _Measuring:
             self.was_cut = True
             return None
         self._measured = True
-        cut = frame.attrs.get("cut")
-        self.was_cut = cut is not None
+        self.was_cut = got.cut is not None
         return Measured(
-            frame, tuple(frame.attrs["failures"].values()), None if cut is None else tuple(cut.values())
+            got.table,
+            got.failures,
+            got.cut,
+            lost=got.lost,
+            notices=got.notices,
+            higher_better=got.higher_better,
+            proof=got.proof,
         )

@@ -51,6 +51,7 @@ def to_json(outcome: Comparison | NotDone) -> str:
             "noise": list(outcome.noise),
             "lost": list(outcome.lost),
             "protocol": asdict(outcome.protocol),
+            "proof": [dict(each) for each in outcome.proof],
             "series": records(outcome.rows),
         }
     )
@@ -90,7 +91,27 @@ def read_json(path: Path) -> Comparison | NotDone:
         lost=_texts(path, data, "lost"),
         measured=data.get("measured") is True,
         protocol=_protocol(path, data),
+        proof=_proof(path, data),
     )
+
+
+def _proof(path: Path, data: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What was installed on each side, if the comparison was measured; it has to be what the verdict is about."""
+    entries = data.get("proof", [])
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise ReportError(f'{path}: "proof" is {entries!r:.40}, expected a list of objects')
+    for entry in entries:
+        side = entry.get("side")
+        if side not in ("base", "head"):
+            raise ReportError(f'{path}: "proof" speaks of the side {side!r:.40}, expected base or head')
+        for name in ("commit", "installed"):
+            if entry.get(name) != data.get(side):
+                verb = "meant" if name == "commit" else "installed"
+                raise ReportError(
+                    f"{path}: the comparison is of {side} {data.get(side)!r:.14}, and its proof says that "
+                    f"{entry.get(name)!r:.14} was {verb} there: something else was measured"
+                )
+    return entries
 
 
 def _protocol(path: Path, data: Mapping[str, Any]) -> Protocol:
