@@ -11,7 +11,7 @@ from mlxcache.kv.batch import Batch, SequenceRead
 from mlxcache.kv.cache import LayerBytes, MLXCache, check_layer
 from mlxcache.kv.device import on_gpu
 from mlxcache.kv.masks import run_mask
-from mlxcache.kv.spec import MaskKind
+from mlxcache.kv.spec import AsStored, MaskKind
 from mlxcache.kv.step import Clean, Gather, LayerWork, Positions, Step, position_array
 from mlxcache.kv.storage.cell_layout import CellLayout, Placement, as_run
 from mlxcache.kv.storage.layout import CacheConfig, LayerConfig, Run
