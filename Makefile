@@ -20,7 +20,7 @@ PR_BENCH ?= ratios|decode\.Relative|prefill\.Relative|footprint
 BUDGET ?= 20
 # More arguments of `mlxcache bench` for `make releases`
 BENCH_ARGS ?=
-# Where the site is served, for links in feeds and issues; known by itself on GitHub
+# Where the site is served, for links in feeds and issues; known by itself on GitHub. The environment may name another.
 ifeq ($(SITE),)
 ifeq ($(GITHUB_SERVER_URL),https://github.com)
 SITE := https://$(firstword $(subst /, ,$(GITHUB_REPOSITORY))).github.io/$(lastword $(subst /, ,$(GITHUB_REPOSITORY)))/
