@@ -50,14 +50,15 @@ CONFIG = {
     "build_command": ["python -c pass"],
     "uninstall_command": ["python -c pass"],
     "install_command": [
-        "python -c \"import shutil, sysconfig; shutil.copy('{build_dir}/tiny.py', sysconfig.get_paths()['purelib'])\""
+        'python -c "import shutil, sysconfig; '
+        "shutil.copy('{build_dir}/tiny.py', sysconfig.get_paths()['purelib'])\""
     ],
     "matrix": {"req": {}, "env_nobuild": {"MLXCACHE_DEVICE": ["default"]}},
 }
 BENCHMARKS = {
     "control.py": "def time_control():\n    sum(range(50))\n\n\n_f = time_control\n",
     "decode.py": "def time_step():\n    sum(range(100))\n\n\n_f = time_step\n",
-    "ratios.py": "import tiny\n\n\ndef track_int64_over_int32():\n    return tiny.COST\n\n\n_f = time_step = None\n",
+    "ratios.py": "import tiny\n\n\ndef track_int64_over_int32():\n    return tiny.COST\n\n\n_f = None\n",
 }
 QUICK = "if callable(_f):\n    _f.number, _f.repeat, _f.warmup_time, _f.rounds = 1, 2, 0, 1\n"
 
@@ -109,10 +110,9 @@ class Rehearsal:
     def __init__(self, version: str, python: Path, home: Path, short: bool) -> None:
         self.version, self.python, self.home, self.short = version, python, home, short
         self.own_mac = "m2-pro"
-        self._packages = subprocess.run(
-            [str(python), "-c", "import sys; print('\\n'.join(p for p in sys.path if
-            p.endswith('site-packages')))"], capture_output=True, text=True, check=True,
-        ).stdout.strip()  # fmt: skip
+        self._packages = self._ask_python(
+            "import sys; print('\\n'.join(p for p in sys.path if p.endswith('site-packages')))"
+        )
         self._bin = home / "bin"
         self._write_programs()
         self.origin = home / "origin.git"
@@ -120,16 +120,17 @@ class Rehearsal:
         self._write_origin()
         self.forge = Forge(home, self.origin, ROOT / ".github/workflows", self._environment, self._prepare)
 
+    def _ask_python(self, code: str) -> str:
+        done = subprocess.run([str(self.python), "-c", code], capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
     def _write_programs(self) -> None:
         """`gh`, and the interpreter under the names that setup-python gives it."""
         self._bin.mkdir(parents=True)
         gh = self._bin / "gh"
         gh.write_text(GH.format(python=sys.executable), encoding="utf-8")
         gh.chmod(0o755)
-        base = subprocess.run(
-            [str(self.python), "-c", "import sys; print(sys._base_executable)"],
-            capture_output=True, text=True, check=True,
-        ).stdout.strip()  # fmt: skip
+        base = self._ask_python("import sys; print(sys._base_executable)")
         for name in ("python", "python3", f"python{self.version}"):
             (self._bin / name).symlink_to(base)
         wheels = self.home / "wheels"

@@ -42,7 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--groups",
         type=int,
         metavar="N",
-        help="print the commits to measure as a JSON list of N groups at most, for the matrix of a CI: each group is "
+        help="print the commits to measure as a JSON list of at most N groups, for the matrix of a CI: each is "
         "measured whole on one machine",
     )
     parser.add_argument("--retry-failed", action="store_true", help="commits where all failed are to measure too")
@@ -95,8 +95,8 @@ def to_measure(found: list[Coverage], line: list[str], *, retry_failed: bool = F
 def in_groups(commits: list[str], count: int) -> list[list[str]]:
     """At most `count` groups of about equal size, none empty.
 
-    Neighbours are dealt to different groups: a slow machine then shows as scatter, and not as a step in the history
-    where its share begins.
+    Neighbours are dealt to different groups: a slow machine then shows as scatter, and not as a step in the
+    history where its share begins.
     """
     return [commits[start::count] for start in range(min(count, len(commits)))]
 

@@ -89,7 +89,7 @@ def _post(args: argparse.Namespace, outcome: Comparison | NotDone, body: str) ->
     if isinstance(outcome, Comparison) and outcome.head != pull.head:
         # A run by hand names its pull request only, and that may have a newer commit by now.
         raise MovedOnError(
-            f"pull request {pull.number} is at {pull.head[:10]} now and {outcome.head[:10]} was measured; ask again"
+            f"pull request {pull.number} is at {pull.head[:10]} and {outcome.head[:10]} was measured; ask again"
         )
     github.comment(pull.number, body, marker(args.key))
     conclusion = "failure" if isinstance(outcome, NotDone) else _CONCLUSIONS[outcome.verdict]
