@@ -36,7 +36,7 @@ $(READY): pyproject.toml
 	  "install one or name it: make PYTHON=/path/to/python3.12 ..." >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[dashboard]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[all]' --group dev
 	@touch $@
 
 setup: $(READY) ## make .venv with everything in it
