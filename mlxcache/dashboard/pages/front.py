@@ -16,6 +16,7 @@ from mlxcache.dashboard.data.repository import commit_page
 from mlxcache.dashboard.drawings.chart import Area, Chart, Level, Point, Trace, draw
 from mlxcache.dashboard.drawings.numbers import spaced
 from mlxcache.dashboard.drawings.sparkline import sparkline
+from mlxcache.dashboard.pages.links import explorer_link
 from mlxcache.dashboard.pages.page import Page, Site, always
 from mlxcache.reports.events import Event, left_standing, size, standing
 from mlxcache.reports.units import format_change
@@ -141,7 +142,7 @@ def _cells(facts: Facts, found: Grid) -> list[dict[str, Any]]:
                     "event": event is not None,
                 }
             )
-        rows.append({"benchmark": benchmark, "cells": cells})
+        rows.append({"benchmark": benchmark, "cells": cells, "link": explorer_link(facts, benchmark)})
     return rows
 
 
