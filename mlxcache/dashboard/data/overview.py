@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 
 from mlxcache.dashboard.data.facts import Facts
+from mlxcache.history.loading.direction import higher_is_better
 from mlxcache.history.statistics.noise import short_term_sigma
 from mlxcache.reports.events import Event, size
 
@@ -49,6 +50,7 @@ class Square:
     z: float
     change: float
     n: int
+    worse: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,17 +137,19 @@ def grid(facts: Facts, machine: str) -> Grid | None:
             own_row.setdefault(int(series.commits[i]), []).append((change / sigma, change))
     rows = []
     for benchmark, cells in sums.items():
-        squares = {
-            commit: Square(
-                float(np.median([z for z, _ in found])), float(np.median([c for _, c in found])), len(found)
-            )
-            for commit, found in cells.items()
-        }
-        rows.append((benchmark, squares))
+        unit = store.keys[store.by_benchmark[benchmark][0]].unit
+        higher = higher_is_better(unit, getattr(facts.benchmarks.get(benchmark), "facts", None))
+        rows.append((benchmark, {commit: _square(found, higher) for commit, found in cells.items()}))
     rows.sort(key=lambda row: (-max(abs(square.z) for square in row[1].values()), row[0]))
     if not rows:
         return None
-    return Grid(machine, tuple(seen), tuple(rows[:MAP_ROWS]), len(rows))
+    filled = {commit for _, squares in rows for commit in squares}
+    return Grid(machine, tuple(c for c in seen if c in filled), tuple(rows[:MAP_ROWS]), len(rows))
+
+
+def _square(found: Sequence[tuple[float, float]], higher: bool) -> Square:
+    z = float(np.median([z for z, _ in found]))
+    return Square(z, math.expm1(float(np.median([c for _, c in found]))), len(found), (z > 0) != higher)
 
 
 def movements(facts: Facts, events: Sequence[Event]) -> list[Event]:

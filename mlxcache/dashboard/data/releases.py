@@ -119,14 +119,20 @@ def _of_machine(facts: Facts, package: str, machine: str) -> Releases | None:
     rows = []
     benchmarks = sorted({name for name, _ in values[base]})
     for benchmark in benchmarks:
-        means = [_mean([values[v][k] - values[base][k] for k in values[base] if k[0] == benchmark and k in values[v]], spread)
-                 for v in versions]  # fmt: skip
+        own = max(spread, _spread(facts, machine, benchmark))
+        means = [
+            _mean([values[v][k] - values[base][k] for k in values[base] if k[0] == benchmark and k in values[v]],
+                  own if v != base else math.nan)
+            for v in versions
+        ]  # fmt: skip
         if sum(mean is not None for mean in means) > 1:
             rows.append((benchmark, tuple(means)))
     if not rows:
         return None
     shared = [k for k in values[base] if all(k in values[v] for v in versions)]
-    overall = [_mean([values[v][k] - values[base][k] for k in shared], spread) for v in versions]
+    overall = [
+        _mean([values[v][k] - values[base][k] for k in shared], spread if v != base else math.nan) for v in versions
+    ]
     if any(mean is None for mean in overall):
         return None
     return Releases(
@@ -144,12 +150,14 @@ def _mean(logs: Sequence[float], spread: float) -> Mean | None:
     return Mean(math.exp(middle), math.exp(middle - spread), math.exp(middle + spread), len(logs))
 
 
-def _spread(facts: Facts, machine: str) -> float:
-    """Half of the interval by which geometric means of whole runs differ on this machine."""
+def _spread(facts: Facts, machine: str, benchmark: str = "") -> float:
+    """Half of the interval by which geometric means of whole runs, or of one benchmark, differ on this machine."""
     sums: dict[str, dict[int, list[tuple[int, float]]]] = {}
     store = facts.store
     for position in store.by_machine[machine]:
         key = store.keys[position]
+        if benchmark and key.benchmark != benchmark:
+            continue
         series = store.series(position)
         if key.unit == "ratio" or len(series.values) < 2 or not bool((series.values > 0).all()):
             continue

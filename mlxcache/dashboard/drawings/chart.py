@@ -97,6 +97,8 @@ class Chart:
     least: float = 0.06
     include: Sequence[float] = ()
     x_range: tuple[float, float] | None = None
+    bands: Sequence[tuple[float, float, float]] = ()  # x, low, high: one shaded strip
+    y_range: tuple[float, float] | None = None
     flags: Sequence[tuple[float, str]] = ()  # vertical lines with words at their top, as releases
 
 
@@ -134,6 +136,8 @@ class _Drawing:
     def _heights(self) -> tuple[float, float]:
         """What the axis spans: the bulk of the values, so that one ten times off does not flatten the others."""
         chart = self.chart
+        if chart.y_range:
+            return chart.y_range
         ys = sorted(p.y for t in chart.traces for p in t.points if math.isfinite(p.y))
         if not ys:
             return 0.0, 1.0
@@ -141,6 +145,7 @@ class _Drawing:
         inner = ys[cut : len(ys) - cut] if cut else ys
         low, high = inner[0], inner[-1]
         more = [*chart.include, *(level.y for level in chart.levels)]
+        more += [end for _, *both in chart.bands for end in both if math.isfinite(end)]
         ends = [e for t in chart.traces for p in t.points for e in (p.low, p.high) if math.isfinite(e)]
         if len(ys) <= 60:  # intervals count while they are not most of the picture
             room = max(high - low, chart.least * max(abs(low), abs(high)))
@@ -186,6 +191,7 @@ class _Drawing:
             f'aria-label="{escape(clean(chart.title))}">'
         ]
         parts += self._axes(scale)
+        parts += self._bands()
         parts += [self._area(area) for area in chart.areas]
         parts += [part for trace in chart.traces for part in self._trace(trace)]
         parts += [part for level in chart.levels for part in self._level(level)]
@@ -231,6 +237,14 @@ class _Drawing:
         words = f"<title>{escape(clean(area.words))}</title>" if area.words else ""
         size = f'x="{left:.1f}" y="{top:.1f}" width="{max(right - left, 1.5):.1f}" height="{max(bottom - top, 0.5):.1f}"'
         return f'<rect class="{area.kind}" {size}>{words}</rect>'
+
+    def _bands(self) -> list[str]:
+        ends = [(x, low, high) for x, low, high in self.chart.bands if math.isfinite(low) and math.isfinite(high)]
+        if len(ends) < 2:
+            return []
+        way = [f"{self.x(x):.1f},{self.y(high):.1f}" for x, _, high in ends]
+        way += [f"{self.x(x):.1f},{self.y(low):.1f}" for x, low, _ in reversed(ends)]
+        return [f'<polygon class="band" points="{" ".join(way)}"/>']
 
     def _level(self, level: Level) -> list[str]:
         y = self.y(level.y)

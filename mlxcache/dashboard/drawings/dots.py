@@ -13,7 +13,7 @@ from mlxcache.dashboard.drawings.numbers import log_ticks, value_text
 from mlxcache.reports.plain_text import clean, short
 
 _NAMES: Final = 210.0
-_NUMBERS: Final = 150.0
+_NUMBERS: Final = 200.0
 _ROW: Final = 26.0
 _WIDTH: Final = 900.0
 

@@ -75,7 +75,10 @@ def log_ticks(low: float, high: float, unit: str, most: int = 6) -> Ticks:
     else:
         scales = [[digit * 10.0**n for n in range(-12, 16) for digit in digits] for digits in _LOG_STEPS]
     inside = [[level for level in scale if low <= level <= high] for scale in scales]
-    fitting = [levels for levels in inside if 1 < len(levels) <= most]
+    fitting = [levels for levels in inside if 2 < len(levels) <= most]
+    if not fitting and high / low < 10.0:  # too short for round powers: even steps read better
+        found = ticks(low, high, unit, most)
+        return Ticks(found.places, tuple(value_text(place, unit) for place in found.places), "")
     chosen = fitting[-1] if fitting else inside[-1][:: max(1, math.ceil(len(inside[-1]) / most))]
     return Ticks(tuple(chosen), tuple(value_text(level, unit) for level in chosen), "")
 

@@ -71,31 +71,26 @@ def groups_of(facts: Facts, events: Sequence[Event]) -> list[Group]:
 def strip_drawing(facts: Facts, strip: Strip) -> Markup:
     """The course of one machine with its changes; the height stands for 6 % at least."""
     ratio = np.exp(np.array([strip.mean, strip.low, strip.high]))
-    words = []
     place = {commit: i for i, commit in enumerate(strip.commits)}
     points = []
     for i, commit in enumerate(strip.commits):
         known = facts.commits[commit]
         words = f"{format_change(float(ratio[0, i]) - 1)} at {known.name[:10]} {day(known)} {known.subject[:60]}"
         points.append(Point(i, float(ratio[0, i]), words=words, link=commit_page(known.name)))
-    areas = [
-        Area(i - 0.5, i + 0.5, float(ratio[1, i]), float(ratio[2, i]), "band")
-        for i in range(len(strip.commits))
-        if np.isfinite(ratio[1, i])
-    ]
+    bands = [(float(i), float(ratio[1, i]), float(ratio[2, i])) for i in range(len(strip.commits))]
+    areas: list[Area] = []
     flags = []
     own = [e for e in facts.events if strip.machine in e.machines and not e.uncertain and e.after_index in place]
     by_commit: dict[int, list[Event]] = {}
     for event in own:
         by_commit.setdefault(event.after_index, []).append(event)
-    marks = []
     for index, events in by_commit.items():
         worse = sum(e.is_regression for e in events)
         better = len(events) - worse
         text = " and ".join(t for t in (f"{worse} worse" if worse else "", f"{better} better" if better else "") if t)
         kind = "worse" if worse >= better else "better"
-        areas.append(Area(place[index] - 1, place[index], kind=f"range {kind}", words=f"{text} at {facts.commits[index].name[:8]}"))
-        marks.append((place[index], text))
+        words = f"{text} at {facts.commits[index].name[:8]}"
+        areas.append(Area(place[index] - 1, place[index], kind=f"range {kind}", words=words))
     for index, name in facts.repository.tags():
         if index in place:
             flags.append((float(place[index]), name))
@@ -110,6 +105,7 @@ def strip_drawing(facts: Facts, strip: Strip) -> Markup:
             x_ticks=[(i, facts.commits[strip.commits[i]].name[:7]) for i in picks],
             levels=[Level(0, len(strip.commits) - 1, 1.0, kind="reference")],
             areas=areas,
+            bands=bands,
             height=190,
             width=900,
             least=0.06,
@@ -134,7 +130,7 @@ def _cells(facts: Facts, found: Grid) -> list[dict[str, Any]]:
             step = heat_step(square.z)
             cells.append(
                 {
-                    "heat": f"heat-{'up' if square.z > 0 else 'down'}-{step}" if step else "heat-0",
+                    "heat": f"heat-{'up' if square.worse else 'down'}-{step}" if step else "heat-0",
                     "sign": ("▲" if square.z > 0 else "▼") if step else "",
                     "words": f"{format_change(square.change)}, {abs(square.z):.1f} x noise, at "
                     f"{facts.commits[commit].name[:8]}, {plural(square.n, 'series', 'series')}",

@@ -96,8 +96,7 @@ def picture_drawing(picture: Picture, place: str, ends: tuple[float, float]) -> 
             levels=[Level(xs[0], xs[-1], 1.0, kind="reference")],
             width=620,
             height=340,
-            include=(*ends, 1.0),
-            least=0.1,
+            y_range=ends,
         )
     )
 
@@ -112,7 +111,13 @@ def _pictures(facts: Facts, shown: Sequence[Shown]) -> list[dict[str, Any]]:
     found = []
     for benchmark, own in by_benchmark.items():
         ratios = [r.ratio for _, picture in own for line in picture.lines for r in line.points]
-        ends = (min(ratios), max(ratios))
+        low, high = min(ratios), max(ratios)
+        # Intervals are shown as far as they do not flatten the lines.
+        widths = [(r.low, r.high) for _, picture in own for line in picture.lines for r in line.points if r.judged]
+        ends = (
+            min([low, 1.0, *(max(a, low / 1.35) for a, _ in widths)]) / 1.03,
+            max([high, 1.0, *(min(b, high * 1.35) for _, b in widths)]) * 1.03,
+        )
         drawn = []
         for one, picture in own[:_MOST_MACHINES]:
             place = facts.names.place(one.machine, one.env)

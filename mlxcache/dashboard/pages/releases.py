@@ -51,7 +51,7 @@ def release_drawing(found: Releases, place: str) -> Markup:
 
 def _words(mean: Mean) -> str:
     known = math.isfinite(mean.low)
-    between = f" ({mean.low:.3g} to {mean.high:.3g})" if known else " (runs' spread unknown)"
+    between = f" ({mean.low:.3g} to {mean.high:.3g})" if known else ""
     return f"{value_text(mean.ratio, 'ratio')}{between}, {mean.n} values"
 
 

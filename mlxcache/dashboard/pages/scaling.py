@@ -104,7 +104,7 @@ def _write(site: Site, content: Sequence[Shown]) -> None:
               "Exponent")  # fmt: skip
     names = ("machine", "env", "commit", "benchmark", "parameter", "fixed", "value_at_smallest", "value_at_largest",
              "unit", "slope_per_unit", "exponent")  # fmt: skip
-    table = site.pages.table(Table("csv/scaling.csv", "Slopes", header, rows, names))
+    table = site.pages.table(Table("csv/scaling.csv", "Slopes", header, rows, names, most=60))
     n_places = len({(shown.machine, shown.env) for shown in content})
     site.pages.page(PAGE.path, "scaling.html", entries=entries, table=table, n_places=n_places)
 

@@ -80,7 +80,7 @@ const Chart = (() => {
     if (view.range) Object.assign(x, { range: view.range, autorange: false });
     const layout = {
       uirevision: view.key, hovermode: "closest", hoverdistance: 24, showlegend: false, shapes, annotations,
-      margin: { l: 66, r: 16, t: annotations.length ? 26 : 12, b: axis.kind === "commit" ? 70 : 54 },
+      margin: { l: 66, r: 40, t: annotations.length ? 26 : 12, b: axis.kind === "commit" ? 72 : 62 },
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { family: css("--sans"), size: 12, color: text },
       xaxis: x,
@@ -97,12 +97,12 @@ const Chart = (() => {
   const ticksOf = (node, axis, range, index) => {
     const [low, high] = range || [-Infinity, Infinity];
     const inside = axis.places.map((_, i) => i).filter((i) => i >= low && i <= high);
-    const picks = spaced(inside, Math.floor((node.clientWidth - 90) / 84));
+    const picks = spaced(inside, Math.floor((node.clientWidth - 106) / 84));
     const label = (i) => {
       const [name, seconds] = index.commits[axis.places[i]];
       return `${plain(name.slice(0, 7))}<br>${seconds === null ? "" : Data.date(seconds)}`;
     };
-    return { tickvals: picks, ticktext: picks.map(label), tickangle: 0 };
+    return { tickvals: picks, ticktext: picks.map(label), tickangle: 0, ticklabeloverflow: "allow" };
   };
 
   // What the detector saw: levels as lines, the range as a shade, a triangle that leads to the change's page.

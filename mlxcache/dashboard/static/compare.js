@@ -95,7 +95,9 @@
       told.push(`${hashes[side.commit].slice(0, 8)} was not measured on ${index.machines.get(side.machine)}, ${index.envs.get(side.env)}; the nearest that was, ${hashes[near].slice(0, 8)}, is shown.`);
       side.commit = near;
     }
-    if (side.commit < 0) side.commit = side === view.b || have.length < 2 ? have[have.length - 1] : -1;
+    // The newest that was measured in most of its breadth: a run of a part of the suite compares little.
+    const most = Math.max(...countsAt(side).values());
+    if (side.commit < 0) side.commit = side === view.b || have.length < 2 ? have.filter((own) => countsAt(side).get(own) > most / 2).pop() : -1;
   };
   const read = () => {
     const found = new URLSearchParams(location.hash.slice(1));

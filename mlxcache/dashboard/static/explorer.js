@@ -66,6 +66,12 @@
   const partOf = (benchmark, facets = {}) => {
     const own = byBenchmark.get(benchmark);
     const part = { b: benchmark, f: { ...facets } };
+    const machines = distinct(own, "machine");
+    if (!part.f.machine && !part.f.env && machines.length > 1) {
+      // The machine with the most values; several in one chart only where somebody asks for them.
+      const sizes = new Map(machines.map((machine) => [machine, own.filter((series) => series.machine === machine && !series.gone).reduce((n, series) => n + series.n, 0)]));
+      part.f.machine = [machines.reduce((best, machine) => (sizes.get(machine) > sizes.get(best) ? machine : best))];
+    }
     if (!part.f.env) {
       const envs = newestEnvs(part.f.machine ? own.filter((series) => part.f.machine.includes(series.machine)) : own);
       if (envs.length < distinct(own, "env").length) part.f.env = envs;
@@ -214,7 +220,7 @@
       }
     }
     const part = partOf(one.name, facets);
-    if (!matching(part).length) delete part.f.env;
+    if (!matching(part).length) { delete part.f.env; delete part.f.machine; }
     const others = view.parts.filter(({ b }) => b !== one.name);
     if (add) view.parts = others.length < view.parts.length ? others : [...others, part];
     else view.parts = [part];
@@ -365,7 +371,10 @@
     const keys = [...new Set(own.flatMap(({ series }) => [...series.facets.keys()]))].filter((key) => !without.includes(key));
     const all = ["benchmark", ...keys];
     const valueOf = ({ series }, key) => (key === "benchmark" ? series.benchmark : series.facets.get(key));
-    const varying = all.filter((key) => new Set(own.map((line) => valueOf(line, key))).size > 1);
+    const differing = all.filter((key) => new Set(own.map((line) => valueOf(line, key))).size > 1);
+    // An environment that goes with the machine says nothing more.
+    const follows = (key, other) => [...new Set(own.map((line) => valueOf(line, other)))].every((value) => new Set(own.filter((line) => valueOf(line, other) === value).map((line) => valueOf(line, key))).size === 1);
+    const varying = differing.filter((key) => !(key === "env" && differing.includes("machine") && follows("env", "machine")));
     const say = (line, key) => {
       const value = valueOf(line, key);
       if (value === undefined) return "";
@@ -383,7 +392,7 @@
       line.label = varying.map((key) => say(line, key)).filter(Boolean).join(" · ") || line.series.benchmark;
       line.unit = line.series.unit;
     }
-    const constant = own.length ? all.filter((key) => !varying.includes(key)).map((key) => say(own[0], key)).filter(Boolean) : [];
+    const constant = own.length ? all.filter((key) => !differing.includes(key)).map((key) => say(own[0], key)).filter(Boolean) : [];
     $("constants").replaceChildren(...constant.flatMap((text, i) => [i ? " · " : "", i ? Data.shorten(String(text), 100) : element("strong", { textContent: Data.shorten(String(text), 110) })]));
     const offer = (select, first, chosen) => {
       select.replaceChildren(element("option", { value: "", textContent: first }), ...varying.map((key) => element("option", { value: key, textContent: facetName(key) })));

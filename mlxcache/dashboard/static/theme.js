@@ -35,8 +35,6 @@
     });
     narrow.addEventListener("change", fold);
     fold();
-    const here = document.querySelector("nav [aria-current]");
-    if (here) menu.textContent = `Menu: ${here.firstChild.textContent.trim()}`;
     document.getElementById("theme").addEventListener("click", () => {
       try { localStorage.setItem("mlxcache-theme", root.dataset.theme === "dark" ? "light" : "dark"); } catch { return; }
       apply();
