@@ -34,15 +34,19 @@ WINGS: dict[str, dict[str, tuple[str, ...]]] = {
     "history": {
         "asv": (),
         "statistics": (),
-        "loading": ("asv", "statistics"),
-        "changes": ("asv", "loading", "statistics"),
-        "comparing": ("asv", "loading", "statistics", "changes"),
-        "merging": ("asv", "loading", "changes"),
+        "repository": ("asv", "statistics"),
+        "loading": ("asv", "repository", "statistics"),
+        "changes": ("asv", "repository", "loading", "statistics"),
+        "comparing": ("asv", "repository", "loading", "statistics", "changes"),
+        "merging": ("asv", "repository", "loading", "changes"),
     },
+    "runner": {"system": ()},
     "dashboard": {
         "data": (),
+        "drawings": ("data",),
         "figures": ("data",),
-        "pages": ("data", "figures"),
+        "writing": ("data", "drawings"),
+        "pages": ("data", "drawings", "writing"),
     },
 }
 

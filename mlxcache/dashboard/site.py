@@ -1,7 +1,7 @@
-"""Writes the static site: one page with the answer, one for each change and commit, and the rest to look around in.
+"""Writes the static site: the answer, a page for each change and commit, the rest to look around in.
 
-    df = load("results", repo=".")
-    build_site(df, change_points(df, repo="."), Path("site"), repo=Path("."))
+    history = read("results", repo=".")
+    build_site(history, change_points(history, repo="."), Path("site"), repo=Path("."))
 
 What is on the pages is decided by the modules in `pages`, which `pages.registry` lists. Anything that did not
 change since the last build into the same folder is left as it is.
@@ -20,10 +20,10 @@ import pandas as pd
 from mlxcache.dashboard.data.answer import certain
 from mlxcache.dashboard.data.facts import gather
 from mlxcache.dashboard.output import Output
-from mlxcache.dashboard.pages.page import Site
 from mlxcache.dashboard.pages.registry import PAGES
-from mlxcache.dashboard.pages.render import Pages
-from mlxcache.history.loading.by_series import BySeries
+from mlxcache.dashboard.writing.page import Site
+from mlxcache.dashboard.writing.render import Pages
+from mlxcache.history.loading.history import History
 from mlxcache.reports.events import standing
 
 
@@ -40,7 +40,7 @@ class Built:
 
 
 def build_site(
-    df: pd.DataFrame,
+    history: History | pd.DataFrame,
     changes: pd.DataFrame,
     folder: Path,
     *,
@@ -50,12 +50,11 @@ def build_site(
     address: str = "",
     notices: Iterable[str] = (),
     machine_names: Mapping[str, str] | None = None,
-    laid_out: BySeries | None = None,
 ) -> Built:
-    """Write the site of a history table and its changes.
+    """Write the site of a history and its changes.
 
     Args:
-        df: what `mlxcache.history.load` returned.
+        history: what `mlxcache.history.read` or `load` returned.
         changes: what `change_points` made of it.
         folder: where to; made if missing. Files of an earlier build are reused or removed, others stay.
         repo: the project's repository, for subjects of commits and links to them.
@@ -64,7 +63,6 @@ def build_site(
         address: where the site will be served, for absolute links in the feed and in texts to paste.
         notices: what else a reader should know.
         machine_names: short names of machines by their own, before those that machine.json files give as "alias".
-        laid_out: `series_table.lay_out(df)`, where somebody has it already.
 
     Raises:
         output.SiteError: the folder holds something else.
@@ -73,8 +71,8 @@ def build_site(
     started = time.monotonic()
     out = Output(folder)
     facts = gather(
-        df, changes, repo=repo, branch=branch, title=title, address=address, notices=notices,
-        machine_names=machine_names, laid_out=laid_out,
+        history, changes, repo=repo, branch=branch, title=title, address=address, notices=notices,
+        machine_names=machine_names,
     )  # fmt: skip
     found = [(page, content) for page in PAGES if (content := page.find(facts)) is not None]
     now = certain(standing(facts.events))

@@ -11,8 +11,8 @@ import pytest
 
 from mlxcache.cli import main
 from mlxcache.history.comparing.lost import lost_in_rounds
-from mlxcache.history.loading.full_history import is_shallow
-from mlxcache.remeasure.rounds import MeasureError
+from mlxcache.history.repository.full_history import is_shallow
+from mlxcache.remeasure.rounds import MeasureError, Rounds
 from tests.tiny_project import commit, git, make_project
 
 pytestmark = pytest.mark.usefixtures("own_home")
@@ -47,18 +47,16 @@ def rounds(*benchmarks: str, head: tuple[str, ...] | None = None, version: str =
         for number in range(10)
         if side == "base" or head is None or name in head
     ]
-    frame = pd.DataFrame(rows)
-    frame.attrs["failures"] = {}
-    return frame
+    return pd.DataFrame(rows)
 
 
 def measured(monkeypatch: pytest.MonkeyPatch, answer: pd.DataFrame | Exception) -> None:
     """Let the measuring end with this."""
 
-    def measure(*_: Any, **__: Any) -> pd.DataFrame:
+    def measure(*_: Any, **__: Any) -> Rounds:
         if isinstance(answer, Exception):
             raise answer
-        return answer
+        return Rounds(answer)
 
     monkeypatch.setattr("mlxcache.commands.compare.measure", measure)
 

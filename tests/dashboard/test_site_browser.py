@@ -11,7 +11,7 @@ import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from mlxcache.dashboard.pages.render import TIMES
+from mlxcache.dashboard.writing.render import TIMES
 from mlxcache.dashboard.site import build_site
 from tests.dashboard.site_trees import judged, write_file
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from mlxcache.dashboard.data.facts import Facts
+from mlxcache.dashboard.data.facts import SiteFacts
 from mlxcache.dashboard.data.judged import LEAST_COMMITS, Judged, judged
 from mlxcache.dashboard.data.quality import percent
-from mlxcache.history.loading.commits import Commit
+from mlxcache.history.repository.commits import Commit
 from mlxcache.reports.events import Event, left_standing, standing
 from mlxcache.reports.plain_text import short
 from mlxcache.reports.units import format_change
@@ -74,7 +74,7 @@ def _sure(events: Sequence[Event]) -> str:
     return f"Reruns confirmed {confirmed} of {len(events)}." if len(events) > 1 else "A rerun confirmed it."
 
 
-def _latest(facts: Facts, now: Sequence[Event]) -> str:
+def _latest(facts: SiteFacts, now: Sequence[Event]) -> str:
     newest = now[0]
     when = day(facts.by_name.get(newest.after))
     return (
@@ -83,7 +83,7 @@ def _latest(facts: Facts, now: Sequence[Event]) -> str:
     )
 
 
-def _reach(found: Sequence[Judged], facts: Facts) -> str:
+def _reach(found: Sequence[Judged], facts: SiteFacts) -> str:
     """What could have been seen, and what could not."""
     able = [entry for entry in found if entry.n_judged]
     few = sum(entry.n_series - entry.n_judged for entry in found)
@@ -95,11 +95,14 @@ def _reach(found: Sequence[Judged], facts: Facts) -> str:
         best, worst = min(seen, key=_least), max(seen, key=_least)
         parts.append(
             f"A change of {percent(best.least)} would have been seen in half of them on "
-            f"{facts.names.machine(best.machine)}, of {percent(worst.least)} on {facts.names.machine(worst.machine)}."
+            f"{facts.names.machine(best.machine)}, of {percent(worst.least)} on "
+            f"{facts.names.machine(worst.machine)}."
         )
     if few:
         have = "has" if few == 1 else "have"
-        parts.append(f"{plural(few, 'series', 'series')} {have} too few commits to show one: {LEAST_COMMITS} are needed.")
+        parts.append(
+            f"{plural(few, 'series', 'series')} {have} too few commits to show one: {LEAST_COMMITS} are needed."
+        )
     return " ".join(parts)
 
 
@@ -107,7 +110,7 @@ def _least(entry: Judged) -> float:
     return entry.least or 0.0
 
 
-def answer(facts: Facts) -> Answer:
+def answer(facts: SiteFacts) -> Answer:
     """The sentence for these results."""
     store, df = facts.store, facts.df
     if df.empty:

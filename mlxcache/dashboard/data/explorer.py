@@ -21,7 +21,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from mlxcache.dashboard.data.facts import Facts
+from mlxcache.dashboard.data.facts import SiteFacts
 from mlxcache.dashboard.data.repository import commit_page
 from mlxcache.dashboard.output import Output
 from mlxcache.history.loading.direction import higher_is_better
@@ -41,7 +41,7 @@ class _File:
     positions: list[int]
 
 
-def write_explorer_data(out: Output, facts: Facts) -> None:
+def write_explorer_data(out: Output, facts: SiteFacts) -> None:
     """Write the index and all data files."""
     store = facts.store
     marks = _marks(facts)
@@ -64,7 +64,7 @@ def write_explorer_data(out: Output, facts: Facts) -> None:
                 gone = int(key.number in facts.retired)
                 series.append([key.id, machines[key.machine], env, values, n, number, last, gone])
         unit = store.keys[positions[0]].unit
-        better = int(higher_is_better(unit, getattr(facts.benchmarks.get(name), "facts", None)))
+        better = int(higher_is_better(unit, getattr(facts.benchmarks.get(name), "facts", None), name))
         parameters = [clean(text) for text in facts.names.parameters(name)]
         benchmarks.append([clean(name), clean(unit), better, parameters, files, series])
     index = {
@@ -82,7 +82,7 @@ def write_explorer_data(out: Output, facts: Facts) -> None:
     out.text("data/index.js", f"mlxcacheData({script_json(['index', index])});\n")
 
 
-def _commits(facts: Facts) -> list[list[Any]]:
+def _commits(facts: SiteFacts) -> list[list[Any]]:
     """[name, seconds since 1970 or null, subject, its page, 1 where the web has it] in order."""
     return [
         [
@@ -107,7 +107,7 @@ def _parts(name: str, positions: list[int], store: SeriesStore) -> list[_File]:
     return [_File(f"{stem}-{number}.js", part) for number, part in enumerate(parts)]
 
 
-def _mark(facts: Facts, row: Mapping[str, Any], event: Event) -> list[Any]:
+def _mark(facts: SiteFacts, row: Mapping[str, Any], event: Event) -> list[Any]:
     """What the detector says of a change.
 
     [first commit after it, magnitude, 1 for a regression, state, address of its page, last commit before it, level
@@ -132,7 +132,7 @@ def _number(value: Any, digits: int) -> float | None:
     return float(f"{float(value):.{min(digits, 6)}g}") if math.isfinite(value) else None
 
 
-def _marks(facts: Facts) -> dict[int, list[list[Any]]]:
+def _marks(facts: SiteFacts) -> dict[int, list[list[Any]]]:
     return {
         number: [_mark(facts, row, event) for event, row in own] for number, own in facts.events_of_series.items()
     }

@@ -1,4 +1,4 @@
-"""All that the pages of one site tell of: the table, its series and events, the repository, what things are called.
+"""All that the pages of one site tell of: the table, its series and events, the repository, names.
 
 Made once for a build and handed to every page; nothing else of the site reads the table's additions.
 """
@@ -17,15 +17,17 @@ import pandas as pd
 from mlxcache.dashboard.data.names import Names
 from mlxcache.dashboard.data.quality import Coverage, Noise, coverage, machine_noise
 from mlxcache.dashboard.data.repository import Repository
-from mlxcache.history.loading.by_series import BySeries
-from mlxcache.history.loading.commits import Commit
+from mlxcache.history.asv.facts import Benchmark
+from mlxcache.history.asv.problems import Problems
+from mlxcache.history.loading.history import History
 from mlxcache.history.loading.series_store import SeriesStore
+from mlxcache.history.repository.commits import Commit
 from mlxcache.reports.events import Event, group_changes
 from mlxcache.reports.retired import retired_series
 
 
 @dataclass(frozen=True, eq=False)
-class Facts:
+class SiteFacts:
     """What the pages show. `packages` are versions by package and environment, `commits` in their order."""
 
     df: pd.DataFrame
@@ -33,9 +35,9 @@ class Facts:
     store: SeriesStore
     repository: Repository
     commits: Sequence[Commit]
-    benchmarks: Mapping[str, Any]
+    benchmarks: Mapping[str, Benchmark]
     packages: Mapping[str, Mapping[str, str]]
-    problems: Sequence[Any]
+    problems: Problems
     notices: Sequence[str]
     names: Names
     retired: frozenset[int]
@@ -69,7 +71,7 @@ class Facts:
 
 
 def gather(
-    df: pd.DataFrame,
+    table: History | pd.DataFrame,
     changes: pd.DataFrame,
     *,
     repo: Path | None = None,
@@ -78,20 +80,18 @@ def gather(
     address: str = "",
     notices: Iterable[str] = (),
     machine_names: Mapping[str, str] | None = None,
-    laid_out: BySeries | None = None,
-) -> Facts:
-    """The facts of a table and its changes; see `build_site` for the arguments."""
-    commits: Mapping[str, Commit] = df.attrs.get("commits", {})
-    benchmarks: Mapping[str, Any] = df.attrs.get("benchmarks", {})
-    store = SeriesStore(df, laid_out)
+) -> SiteFacts:
+    """The facts of a history and its changes; see `build_site` for the arguments."""
+    history = History.of(table)
+    df, store, commits, benchmarks = history.frame, history.series, history.commits, history.benchmarks
     repository = Repository(repo, branch, commits)
     retired = retired_series(store, commits)
     measured = {key.env for key in store.keys}
-    packages = {env: own for env, own in _packages(df).items() if env in measured}
+    packages = {env: own for env, own in _packages(history).items() if env in measured}
     packages |= {env: {} for env in measured - packages.keys()}
     parameters = {name: tuple(getattr(known, "param_names", ())) for name, known in benchmarks.items()}
-    chosen = {**_aliases(df), **(machine_names or {})}
-    return Facts(
+    chosen = {**_aliases(history), **(machine_names or {})}
+    return SiteFacts(
         df=df,
         changes=changes,
         store=store,
@@ -99,8 +99,8 @@ def gather(
         commits=sorted(set(commits.values()), key=lambda commit: commit.index),
         benchmarks=benchmarks,
         packages=dict(sorted(packages.items())),
-        problems=df.attrs.get("problems", []),
-        notices=[*df.attrs.get("notices", []), *notices],
+        problems=history.problems,
+        notices=[*history.notices, *notices],
         names=Names(store.by_machine, packages, parameters, chosen),
         retired=retired,
         events=group_changes(changes, retired),
@@ -109,10 +109,10 @@ def gather(
     )
 
 
-def _packages(df: pd.DataFrame) -> dict[str, dict[str, str]]:
+def _packages(history: History) -> dict[str, dict[str, str]]:
     """Packages and their versions by environment, as its results say."""
     found: dict[str, dict[str, str]] = {}
-    for source in df.attrs.get("sources", {}).values():
+    for source in history.sources.values():
         if source.head.env not in found:
             versions = {
                 str(name).removeprefix("pip+"): str(version)
@@ -125,10 +125,10 @@ def _packages(df: pd.DataFrame) -> dict[str, dict[str, str]]:
     return found
 
 
-def _aliases(df: pd.DataFrame) -> dict[str, str]:
+def _aliases(history: History) -> dict[str, str]:
     """Names that machines' own machine.json files give as "alias"; one that cannot be read gives none."""
     found: dict[str, str] = {}
-    for source in df.attrs.get("sources", {}).values():
+    for source in history.sources.values():
         if source.machine in found:
             continue
         found[source.machine] = ""

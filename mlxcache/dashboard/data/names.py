@@ -6,7 +6,7 @@ between environments ("mlx 0.32.4"), and parameters by name (`head_dim=128`).
 
 from __future__ import annotations
 
-import os
+import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -21,7 +21,8 @@ _LONG: Final = 28  # characters of a machine's name from which the part that all
 def split_params(text: str) -> list[str]:
     """asv's text of a parameter set as its values; commas within quotes and brackets belong to a value."""
     parts: list[str] = []
-    start, quote, closing = 0, "", []
+    closing: list[str] = []
+    start, quote = 0, ""
     for at, char in enumerate(text):
         if quote:
             if char == quote and text[at - 1] != "\\":
@@ -73,11 +74,18 @@ def machine_names(machines: Iterable[str], chosen: Mapping[str, str]) -> dict[st
 
 
 def _without_shared(names: Sequence[str]) -> dict[str, str]:
-    first = os.path.commonprefix(names)
+    first = _shared(names)
     first = first[: max(first.rfind(mark) for mark in "-_. ") + 1]
-    turned = os.path.commonprefix([name[len(first) :][::-1] for name in names])
+    turned = _shared([name[len(first) :][::-1] for name in names])
     tail = turned[: max(turned.rfind(mark) for mark in "-_. ") + 1]
     return {name: name[len(first) : len(name) - len(tail)] or name for name in names}
+
+
+def _shared(texts: Sequence[str]) -> str:
+    """What all begin with."""
+    return "".join(
+        chars[0] for chars in itertools.takewhile(lambda c: len(set(c)) == 1, zip(*texts, strict=False))
+    )
 
 
 def environment_names(packages: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
@@ -152,4 +160,6 @@ class Names:
     def place(self, machine: str, env: str) -> str:
         """Machine and environment in one line."""
         several = len(self._environments) > 1
-        return f"{self.machine(machine)} · {short(self.environment(env), 60)}" if several else self.machine(machine)
+        return (
+            f"{self.machine(machine)} · {short(self.environment(env), 60)}" if several else self.machine(machine)
+        )

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from mlxcache.dashboard.data.facts import Facts
+from mlxcache.dashboard.data.facts import SiteFacts
 from mlxcache.history.loading.direction import higher_is_better
 from mlxcache.history.statistics.noise import short_term_sigma
 from mlxcache.reports.events import Event, size
@@ -70,7 +70,7 @@ def kind_of(unit: str) -> str:
     return "counts" if _COUNTS.search(unit) else ""
 
 
-def strips(facts: Facts, machines: Sequence[str]) -> list[Strip]:
+def strips(facts: SiteFacts, machines: Sequence[str]) -> list[Strip]:
     """Of each of these machines one strip of its times, and one of its counts where it has some."""
     found = []
     for machine in machines:
@@ -81,7 +81,7 @@ def strips(facts: Facts, machines: Sequence[str]) -> list[Strip]:
     return found
 
 
-def _strip(facts: Facts, machine: str, what: str) -> Strip | None:
+def _strip(facts: SiteFacts, machine: str, what: str) -> Strip | None:
     store = facts.store
     own = [p for p in store.by_machine[machine] if kind_of(store.keys[p].unit) == what]
     seen = sorted({int(c) for p in own for c in store.commits[store.starts[p] : store.stops[p]]})[-STRIP_COMMITS:]
@@ -115,7 +115,7 @@ def _strip(facts: Facts, machine: str, what: str) -> Strip | None:
     return Strip(machine, what, tuple(seen), tuple(mean), tuple(low), tuple(high), int(count[-1]))
 
 
-def grid(facts: Facts, machine: str) -> Grid | None:
+def grid(facts: SiteFacts, machine: str) -> Grid | None:
     """The heat map of one machine; None where no series has values enough to know its noise."""
     store = facts.store
     own = store.by_machine[machine]
@@ -138,7 +138,7 @@ def grid(facts: Facts, machine: str) -> Grid | None:
     rows = []
     for benchmark, cells in sums.items():
         unit = store.keys[store.by_benchmark[benchmark][0]].unit
-        higher = higher_is_better(unit, getattr(facts.benchmarks.get(benchmark), "facts", None))
+        higher = higher_is_better(unit, getattr(facts.benchmarks.get(benchmark), "facts", None), benchmark)
         rows.append((benchmark, {commit: _square(found, higher) for commit, found in cells.items()}))
     rows.sort(key=lambda row: (-max(abs(square.z) for square in row[1].values()), row[0]))
     if not rows:
@@ -152,7 +152,7 @@ def _square(found: Sequence[tuple[float, float]], higher: bool) -> Square:
     return Square(z, math.expm1(float(np.median([c for _, c in found]))), len(found), (z > 0) != higher)
 
 
-def movements(facts: Facts, events: Sequence[Event]) -> list[Event]:
+def movements(facts: SiteFacts, events: Sequence[Event]) -> list[Event]:
     """The largest certain changes of the last 30 days of measuring, improvements too; no control among them."""
     dates = {commit.name: commit.date_s for commit in facts.commits}
     now = max((date for date in dates.values() if date is not None), default=None)

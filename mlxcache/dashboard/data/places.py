@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 
 import pandas as pd
 
-from mlxcache.dashboard.data.facts import Facts
+from mlxcache.dashboard.data.facts import SiteFacts
 from mlxcache.dashboard.data.suite import KEEP_COMMITS, Rows, newest_commits
 
 _MOST_PLACES: Final = 12
@@ -32,15 +32,19 @@ class Shown:
 class Make(Protocol):
     """Makes parts; those among the names `known` may be left out."""
 
-    def __call__(self, machine: str, env: str, commit_index: int, /, *, known: Collection[str]) -> list[Any]: ...
+    def __call__(self, machine: str, env: str, commit_index: int, /, *, known: Collection[str]) -> list[Any]:
+        """The parts of one place and commit."""
+        ...
 
 
-def recent_rows(facts: Facts) -> Rows:
+def recent_rows(facts: SiteFacts) -> Rows:
     """The few newest rows of each series, which is all that these pages need."""
     return Rows(facts.store.newest_rows(facts.df, KEEP_COMMITS))
 
 
-def collect(df: pd.DataFrame, facts: Facts, benchmarks: Sequence[str], make: Make, name: Callable[[Any], str]) -> list[Shown]:
+def collect(
+    df: pd.DataFrame, facts: SiteFacts, benchmarks: Sequence[str], make: Make, name: Callable[[Any], str]
+) -> list[Shown]:
     """What each of the newest places has to show, the most recent first.
 
     `make` makes the parts of one place and commit; a part is shown from the newest commit that has it.
@@ -54,7 +58,9 @@ def collect(df: pd.DataFrame, facts: Facts, benchmarks: Sequence[str], make: Mak
     sizes: dict[str, int] = {}
     for key in facts.store.keys:
         sizes[key.env] = sizes.get(key.env, 0) + 1
-    newest = sorted(places.items(), key=lambda item: (-item[1][0], -sizes.get(item[0][1], 0), item[0]))[:_MOST_PLACES]
+    newest = sorted(places.items(), key=lambda item: (-item[1][0], -sizes.get(item[0][1], 0), item[0]))[
+        :_MOST_PLACES
+    ]
     shown: list[Shown] = []
     machines: set[str] = set()
     for (machine, env), commits in newest:

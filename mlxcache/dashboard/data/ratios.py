@@ -139,7 +139,9 @@ def _pairs(
     return {key: (row, sides[bottom][key]) for key, row in sides[top].items() if key in sides[bottom]}
 
 
-def _spread(rows: Rows, benchmark: str, machine: str, by: str, top: str, bottom: str, names: Sequence[str]) -> float:
+def _spread(
+    rows: Rows, benchmark: str, machine: str, by: str, top: str, bottom: str, names: Sequence[str]
+) -> float:
     """`run_to_run` of all pairs of a benchmark on a machine, whatever the environment."""
     histories: dict[tuple[Any, ...], dict[int, float]] = {}
     for (_, env, index), own in rows.of_machine(benchmark, machine):
@@ -169,8 +171,7 @@ def pair_ratios(
     spread = _spread(rows, benchmark, at[0], by, top, bottom, names)
     pairs = _pairs(rows.at(benchmark, *at), by, top, bottom, names)
     return [
-        (dict(zip(names, key, strict=True)), ratio_of(one, other, spread))
-        for key, (one, other) in pairs.items()
+        (dict(zip(names, key, strict=True)), ratio_of(one, other, spread)) for key, (one, other) in pairs.items()
     ]
 
 
@@ -217,7 +218,9 @@ def path_pictures(rows: Rows, machine: str, env: str, commit_index: int) -> list
             if drawn and len(drawn[0].x) > 1:
                 found.append(Picture(benchmark, parameter, tuple(drawn)))
                 break
-    return sorted(found, key=lambda p: (p.parameter != "context", not p.benchmark.startswith("decode"), p.benchmark))
+    return sorted(
+        found, key=lambda p: (p.parameter != "context", not p.benchmark.startswith("decode"), p.benchmark)
+    )
 
 
 def interleaved(rows: Rows, machine: str, env: str, commit_index: int) -> list[tuple[str, str, Ratio]]:
@@ -236,7 +239,9 @@ def interleaved(rows: Rows, machine: str, env: str, commit_index: int) -> list[t
         for row in rows.at(benchmark, machine, env, commit_index):
             certain = {"value": 1.0, "ci_low": 1.0, "ci_high": 1.0}
             text = " ".join(f"{name}={row[f'p:{name}']}" for name in names)
-            found.append((benchmark, text, replace(ratio_of({**row, "unit": "ratio"}, certain, spread), over=math.nan)))
+            found.append(
+                (benchmark, text, replace(ratio_of({**row, "unit": "ratio"}, certain, spread), over=math.nan))
+            )
     return found
 
 

@@ -1,22 +1,23 @@
 """Releases of a package against each other, at one commit of ours: what differs between them is not our doing.
 
 A package counts as having releases where several versions of it were measured. For each machine the commit is the
-newest one that was measured on most of them; a release without a value there is left out, never filled from another
-commit.
+newest one that was measured on most of them; a release without a value there is left out, never filled from
+another commit.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from mlxcache.dashboard.data.facts import Facts
+from mlxcache.dashboard.data.facts import SiteFacts
 from mlxcache.dashboard.data.ratios import run_to_run
+from mlxcache.reports.releases import release_key
 
 _LEAST: Final = 2
 _FIRST: Final = "mlx"  # the package that is asked about most
@@ -50,12 +51,7 @@ class Releases:
     missing: tuple[str, ...]
 
 
-def version_key(text: str) -> tuple[tuple[int, str], ...]:
-    """Versions in their order: numbers as numbers."""
-    return tuple((int(part), "") if part.isdigit() else (-1, part) for part in re.findall(r"\d+|[A-Za-z]+", text))
-
-
-def released(facts: Facts) -> list[str]:
+def released(facts: SiteFacts) -> list[str]:
     """Packages of which several versions were measured, the one that is asked about first."""
     versions: dict[str, set[str]] = {}
     for own in facts.packages.values():
@@ -65,7 +61,7 @@ def released(facts: Facts) -> list[str]:
     return sorted(found, key=lambda p: (p != _FIRST, p == "python", -len(versions[p]), p))
 
 
-def compare_releases(facts: Facts) -> list[Releases]:
+def compare_releases(facts: SiteFacts) -> list[Releases]:
     """All packages and machines that have releases to compare."""
     found = []
     seen: set[tuple[str, int, frozenset[str]]] = set()
@@ -82,7 +78,7 @@ def compare_releases(facts: Facts) -> list[Releases]:
     return found
 
 
-def _of_machine(facts: Facts, package: str, machine: str) -> Releases | None:
+def _of_machine(facts: SiteFacts, package: str, machine: str) -> Releases | None:
     store = facts.store
     by_commit: dict[int, dict[str, list[int]]] = {}
     for position in store.by_machine[machine]:
@@ -98,7 +94,7 @@ def _of_machine(facts: Facts, package: str, machine: str) -> Releases | None:
     every = {version for own in by_commit.values() for version in own}
     if len(here) < _LEAST:
         return None
-    versions = tuple(sorted(here, key=version_key))
+    versions = tuple(sorted(here, key=release_key))
     values: dict[str, dict[tuple[str, str], float]] = {version: {} for version in versions}
     environments: dict[str, str] = {}
     for version in versions:
@@ -131,14 +127,15 @@ def _of_machine(facts: Facts, package: str, machine: str) -> Releases | None:
         return None
     shared = [k for k in values[base] if all(k in values[v] for v in versions)]
     overall = [
-        _mean([values[v][k] - values[base][k] for k in shared], spread if v != base else math.nan) for v in versions
+        _mean([values[v][k] - values[base][k] for k in shared], spread if v != base else math.nan)
+        for v in versions
     ]
     if any(mean is None for mean in overall):
         return None
     return Releases(
         package, machine, commit, versions, tuple(rows), tuple(mean for mean in overall if mean is not None),
         _others(facts, package, [environments[v] for v in versions]),
-        tuple(sorted(every - set(versions), key=version_key)),
+        tuple(sorted(every - set(versions), key=release_key)),
     )  # fmt: skip
 
 
@@ -150,7 +147,7 @@ def _mean(logs: Sequence[float], spread: float) -> Mean | None:
     return Mean(math.exp(middle), math.exp(middle - spread), math.exp(middle + spread), len(logs))
 
 
-def _spread(facts: Facts, machine: str, benchmark: str = "") -> float:
+def _spread(facts: SiteFacts, machine: str, benchmark: str = "") -> float:
     """Half of the interval by which geometric means of whole runs, or of one benchmark, differ on this machine."""
     sums: dict[str, dict[int, list[tuple[int, float]]]] = {}
     store = facts.store
@@ -168,7 +165,7 @@ def _spread(facts: Facts, machine: str, benchmark: str = "") -> float:
         commits = sorted(by_commit)
         level = 0.0
         history = {commits[0]: 0.0}
-        for before, after in zip(commits, commits[1:], strict=False):
+        for before, after in itertools.pairwise(commits):
             old = dict(by_commit[before])
             steps = [value - old[position] for position, value in by_commit[after] if position in old]
             if steps:
@@ -178,7 +175,7 @@ def _spread(facts: Facts, machine: str, benchmark: str = "") -> float:
     return run_to_run(histories)
 
 
-def _others(facts: Facts, package: str, envs: Sequence[str]) -> dict[str, list[str]]:
+def _others(facts: SiteFacts, package: str, envs: Sequence[str]) -> dict[str, list[str]]:
     names = sorted({name for env in envs for name in facts.packages.get(env, {})} - {package})
     found = {name: [facts.packages[env].get(name, "none") for env in envs] for name in names}
     return {name: versions for name, versions in found.items() if len(set(versions)) > 1}

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from mlxcache.history.loading.commits import Commit
+from mlxcache.history.repository.commits import Commit
 from mlxcache.support.git import run_git
 from mlxcache.support.names import digest, slug
 

@@ -1,4 +1,4 @@
-"""All values in one file: a row a value, with columns that tell every row apart, as Parquet and as compressed CSV."""
+"""All values in one file, with columns that tell every row apart, as Parquet and as compressed CSV."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from mlxcache.dashboard.data.facts import Facts
+from mlxcache.dashboard.data.facts import SiteFacts
 from mlxcache.dashboard.output import Output
 from mlxcache.reports.plain_text import clean
 
@@ -38,13 +38,13 @@ COLUMNS: Final = {
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
-def package_columns(facts: Facts) -> list[str]:
+def package_columns(facts: SiteFacts) -> list[str]:
     """A column for each package whose version differs between environments."""
     every = sorted({package for own in facts.packages.values() for package in own})
     return [p for p in every if len({own.get(p, "") for own in facts.packages.values()}) > 1]
 
 
-def write_values(out: Output, facts: Facts) -> list[str]:
+def write_values(out: Output, facts: SiteFacts) -> list[str]:
     """Write the files, unless they are there with the same content; returns their paths."""
     parquet = importlib.util.find_spec("pyarrow") is not None
     paths = [CSV_PATH, *([PARQUET_PATH] if parquet else [])]
@@ -69,7 +69,7 @@ def _safe(text: str) -> str:
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
-def _key(facts: Facts) -> str:
+def _key(facts: SiteFacts) -> str:
     total = hashlib.blake2b(_VERSION, digest_size=16)
     df = facts.df
     for name in ("value", "ci_low", "ci_high"):
@@ -82,7 +82,7 @@ def _key(facts: Facts) -> str:
     return total.hexdigest()
 
 
-def _table(facts: Facts) -> pd.DataFrame:
+def _table(facts: SiteFacts) -> pd.DataFrame:
     df = facts.df
     columns = {name: df[name] for name in COLUMNS if name in df.columns and name != "params"}
     table = pd.DataFrame(columns)
@@ -106,7 +106,7 @@ def _cleaned(categories: pd.Index) -> list[str]:
     return found
 
 
-def _named_params(facts: Facts) -> pd.Series:
+def _named_params(facts: SiteFacts) -> pd.Series:
     """The column params with names."""
     df = facts.df
     pairs = df[["benchmark", "params"]].drop_duplicates().astype("str")
@@ -115,7 +115,13 @@ def _named_params(facts: Facts) -> pd.Series:
         for benchmark, params in pairs.itertuples(index=False)
     }
     benchmarks, params = df["benchmark"].astype("category"), df["params"].astype("category")
-    codes = benchmarks.cat.codes.to_numpy(np.int64) * (len(params.cat.categories) + 1) + params.cat.codes.to_numpy(np.int64)
+    codes = benchmarks.cat.codes.to_numpy(np.int64) * (len(params.cat.categories) + 1) + params.cat.codes.to_numpy(
+        np.int64
+    )
     unique, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
-    texts = [names[str(df["benchmark"].iloc[i]), str(df["params"].iloc[i])] for i in first.tolist()] if len(unique) else []
+    texts = (
+        [names[str(df["benchmark"].iloc[i]), str(df["params"].iloc[i])] for i in first.tolist()]
+        if len(unique)
+        else []
+    )
     return pd.Series(pd.Categorical(np.array(texts, dtype=object)[inverse] if texts else []), index=df.index)

@@ -10,8 +10,8 @@ from markupsafe import Markup
 
 from mlxcache.dashboard.drawings.chart import Area, Chart, Level, Point, Trace, draw
 from mlxcache.dashboard.drawings.numbers import spaced, value_text
-from mlxcache.history.loading.commits import Commit
 from mlxcache.history.loading.series_store import Series
+from mlxcache.history.repository.commits import Commit
 from mlxcache.reports.plain_text import cut
 from mlxcache.reports.units import format_change
 
@@ -37,7 +37,9 @@ def change_drawing(
     unit = series.key.unit
     points = [
         Point(i, v, a, b, point_words(v, a, b, unit, commits[c], days[c]))
-        for i, (c, v, a, b) in enumerate(zip(own.tolist(), values.tolist(), low.tolist(), high.tolist(), strict=True))
+        for i, (c, v, a, b) in enumerate(
+            zip(own.tolist(), values.tolist(), low.tolist(), high.tolist(), strict=True)
+        )
     ]
     before = int(np.searchsorted(own, row["before_index"]))
     after = int(np.searchsorted(own, row["after_index"]))

@@ -23,11 +23,21 @@ _TOP: Final = 26.0
 _BOTTOM: Final = 44.0
 _MANY: Final = 400  # points of a trace from which they are dots without words
 # Drawn around 0, 0: a series is told by its shape as well as by its colour.
-SHAPES: Final = (
-    '<circle r="3.4"/>', '<path d="M-3-3H3V3H-3Z"/>', '<path d="M0-4 4 3H-4Z"/>', '<path d="M0-4.300 4.300 0 0 4.300-4.300 0Z"/>',
-    '<path d="M0 4 4-3H-4Z"/>', '<path d="M-1.300-4H1.300V-1.300H4V1.300H1.300V4H-1.300V1.300H-4V-1.300H-1.300Z"/>',
-    '<path d="M0-4.500 1.200-1.200 4.500 0 1.200 1.200 0 4.500-1.200 1.200-4.500 0-1.200-1.200Z"/>', '<path d="M-4-2.500-2.500-4 0-1.500 2.500-4 4-2.500 1.500 0 4 2.500 2.500 4 0 1.500-2.500 4-4 2.500-1.500 0Z"/>',
-)  # fmt: skip
+_PATHS: Final = (
+    "M-3-3H3V3H-3Z",
+    "M0-4 4 3H-4Z",
+    "M0-4.3 4.3 0 0 4.3-4.3 0Z",
+    "M0 4 4-3H-4Z",
+    "M-1.3-4H1.3V-1.3H4V1.3H1.3V4H-1.3V1.3H-4V-1.3H-1.3Z",
+    "M0-4.5 1.2-1.2 4.5 0 1.2 1.2 0 4.5-1.2 1.2-4.5 0-1.2-1.2Z",
+    "M-4-2.5-2.5-4 0-1.5 2.5-4 4-2.5 1.5 0 4 2.5 2.5 4 0 1.5-2.5 4-4 2.5-1.5 0Z",
+)
+SHAPES: Final = ('<circle r="3.4"/>', *(f'<path d="{path}"/>' for path in _PATHS))
+
+
+def label(x: float, y: float, words: str, kind: str = "tick", anchor: str = "start") -> str:
+    """A text element."""
+    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(clean(words))}</text>'
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,31 +213,27 @@ class _Drawing:
         chart = self.chart
         right, bottom = chart.width - _RIGHT, chart.height - _BOTTOM
         parts = []
-        for place, label in zip(scale.places, scale.labels, strict=True):
+        for place, words in zip(scale.places, scale.labels, strict=True):
             y = self.y(place)
             parts.append(f'<path class="grid" d="M{_LEFT:.0f} {y:.1f}H{right:.0f}"/>')
-            parts.append(f'<text class="tick" x="{_LEFT - 8:.0f}" y="{y + 4:.1f}" text-anchor="end">{escape(label)}</text>')
+            parts.append(label(_LEFT - 8, y + 4, words, anchor="end"))
         title = chart.y_title or scale.unit
         if title:
-            parts.append(f'<text class="tick" x="{_LEFT - 8:.0f}" y="14" text-anchor="end">{escape(clean(title))}</text>')
+            parts.append(label(_LEFT - 8, 14, title, anchor="end"))
         parts.append(f'<path class="axis" d="M{_LEFT:.0f} {bottom:.1f}H{right:.0f}"/>')
         places = [self.x(x) for x, _ in chart.x_ticks]
-        widest = max((len(label) for _, label in chart.x_ticks), default=0)
+        widest = max((len(words) for _, words in chart.x_ticks), default=0)
         for i in apart(places, 7.2 * widest + 12):
-            label = escape(clean(chart.x_ticks[i][1]))
-            anchor = "end" if places[i] > right - 3.6 * widest else "middle"
-            at = min(places[i], right) if anchor == "end" else places[i]
+            at_edge = places[i] > right - 3.6 * widest
+            at = min(places[i] + 3.6 * widest, right) if at_edge else places[i]
             parts.append(f'<path class="axis" d="M{places[i]:.1f} {bottom:.1f}v5"/>')
-            parts.append(f'<text class="tick" x="{at:.1f}" y="{bottom + 19:.1f}" text-anchor="{anchor}">{label}</text>')
+            parts.append(label(at, bottom + 19, chart.x_ticks[i][1], anchor="end" if at_edge else "middle"))
         if chart.x_title:
-            parts.append(
-                f'<text class="tick" x="{(_LEFT + right) / 2:.0f}" y="{chart.height - 6}" text-anchor="middle">'
-                f"{escape(clean(chart.x_title))}</text>"
-            )
+            parts.append(label((_LEFT + right) / 2, chart.height - 6, chart.x_title, anchor="middle"))
         for x, words in chart.flags:
             place = self.x(x)
             parts.append(f'<path class="flag" d="M{place:.1f} {_TOP - 6:.0f}V{bottom:.1f}"/>')
-            parts.append(f'<text class="tick" x="{place:.1f}" y="{_TOP - 10:.0f}" text-anchor="middle">{escape(clean(words))}</text>')
+            parts.append(label(place, _TOP - 10, words, anchor="middle"))
         return parts
 
     def _area(self, area: Area) -> str:
@@ -235,7 +241,8 @@ class _Drawing:
         bottom = self.y(area.low) if math.isfinite(area.low) else self.chart.height - _BOTTOM
         left, right = sorted((self.x(area.left), self.x(area.right)))
         words = f"<title>{escape(clean(area.words))}</title>" if area.words else ""
-        size = f'x="{left:.1f}" y="{top:.1f}" width="{max(right - left, 1.5):.1f}" height="{max(bottom - top, 0.5):.1f}"'
+        width, height = max(right - left, 1.5), max(bottom - top, 0.5)
+        size = f'x="{left:.1f}" y="{top:.1f}" width="{width:.1f}" height="{height:.1f}"'
         return f'<rect class="{area.kind}" {size}>{words}</rect>'
 
     def _bands(self) -> list[str]:
@@ -251,25 +258,26 @@ class _Drawing:
         left, right = self.x(level.left), self.x(level.right)
         parts = [f'<path class="{level.kind}" d="M{left:.1f} {y:.1f}H{max(right, left + 6):.1f}"/>']
         if level.words:
-            parts.append(f'<text class="said {level.kind}" x="{left + 3:.1f}" y="{y - 6:.1f}">{escape(clean(level.words))}</text>')
+            parts.append(label(left + 3, y - 6, level.words, f"said {level.kind}"))
         return parts
 
     def _trace(self, trace: Trace) -> list[str]:
         points = [p for p in trace.points if math.isfinite(p.y)]
         many = len(points) > _MANY
         look = f"s{trace.look}" if trace.look >= 0 else "quiet"
-        parts: list[str] = []
-        for p in points:
-            if math.isfinite(p.low) and math.isfinite(p.high) and not many:
-                parts.append(f"M{self.x(p.x):.1f} {self.y(p.low):.1f}V{self.y(p.high):.1f}")
-        found = [f'<path class="whisker {look}" d="{"".join(parts)}"/>'] if parts else []
+        whiskers = [
+            f"M{self.x(p.x):.1f} {self.y(p.low):.1f}V{self.y(p.high):.1f}"
+            for p in points
+            if math.isfinite(p.low) and math.isfinite(p.high) and not many
+        ]
+        found = [f'<path class="whisker {look}" d="{"".join(whiskers)}"/>'] if whiskers else []
         if trace.line and len(points) > 1:
             path = " ".join(f"{self.x(p.x):.1f},{self.y(p.y):.1f}" for p in points)
             found.append(f'<polyline class="line {look} d{trace.dash}" points="{path}"/>')
         shape = SHAPES[trace.look % len(SHAPES)] if trace.look >= 0 else '<circle r="2.6"/>'
         if many:
-            found.append(f'<path class="dots {look}" d="{"".join(f"M{self.x(p.x):.1f} {self.y(p.y):.1f}h0" for p in points)}"/>')
-            return found
+            dots = "".join(f"M{self.x(p.x):.1f} {self.y(p.y):.1f}h0" for p in points)
+            return [*found, f'<path class="dots {look}" d="{dots}"/>']
         inside = []
         for p in points:
             words = f"<title>{escape(clean(p.words))}</title>" if p.words else ""

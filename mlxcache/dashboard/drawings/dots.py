@@ -1,4 +1,4 @@
-"""A row for each thing that is compared, a dot on one logarithmic axis, intervals as lines, the number beside it."""
+"""A row for each thing that is compared: a dot on a logarithmic axis, its interval, the number beside it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Final
 
 from markupsafe import Markup, escape
 
+from mlxcache.dashboard.drawings.chart import label
 from mlxcache.dashboard.drawings.numbers import log_ticks, value_text
 from mlxcache.reports.plain_text import clean, short
 
@@ -45,16 +46,18 @@ def dot_rows(title: str, unit: str, dots: Sequence[Dot]) -> Markup:
         f'<svg class="plot" viewBox="0 0 {_WIDTH:.0f} {bottom + 26:.0f}" role="img" '
         f'aria-label="{escape(clean(title))}">'
     ]
-    for place, label in zip(scale.places, scale.labels, strict=True):
+    for place, words in zip(scale.places, scale.labels, strict=True):
         parts.append(f'<path class="grid" d="M{x(place):.1f} 4V{bottom:.0f}"/>')
-        parts.append(f'<text class="tick" x="{x(place):.1f}" y="{bottom + 18:.0f}" text-anchor="middle">{escape(label)}</text>')
+        parts.append(label(x(place), bottom + 18, words, anchor="middle"))
     for i, dot in enumerate(dots):
         y = 4 + _ROW * (i + 0.5)
         known = math.isfinite(dot.low) and math.isfinite(dot.high) and dot.low > 0
         between = f" ({value_text(dot.low, unit)} to {value_text(dot.high, unit)})" if known else ""
-        words = escape(clean(f"{dot.name}: {value_text(dot.value, unit)}{between}"))
-        parts.append(f'<text class="name {dot.kind}" x="0" y="{y + 4:.1f}">{escape(clean(short(dot.name, 30)))}</text>')
-        parts.append(f'<g class="row {dot.kind}"><title>{words}</title>')
+        said = escape(clean(f"{dot.name}: {value_text(dot.value, unit)}{between}"))
+        parts.append(
+            f'<text class="name {dot.kind}" x="0" y="{y + 4:.1f}">{escape(clean(short(dot.name, 30)))}</text>'
+        )
+        parts.append(f'<g class="row {dot.kind}"><title>{said}</title>')
         if known:
             parts.append(f'<path class="whisker" d="M{x(dot.low):.1f} {y:.1f}H{x(dot.high):.1f}"/>')
         if dot.kind == "limit":
@@ -62,7 +65,6 @@ def dot_rows(title: str, unit: str, dots: Sequence[Dot]) -> Markup:
         else:
             parts.append(f'<circle cx="{x(dot.value):.1f}" cy="{y:.1f}" r="5"/>')
         parts.append("</g>")
-        text = escape(clean(f"{value_text(dot.value, unit)} {dot.note}".strip()))
-        parts.append(f'<text class="said" x="{right + 12:.0f}" y="{y + 4:.1f}">{text}</text>')
+        parts.append(label(right + 12, y + 4, f"{value_text(dot.value, unit)} {dot.note}".strip(), "said"))
     parts.append("</svg>")
     return Markup("".join(parts))

@@ -52,10 +52,10 @@ def sparkline(series: Series, change: Mapping[str, Any] | None = None, noise: fl
     size = f'viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" preserveAspectRatio="xMinYMid"'
     parts = [f'<svg class="spark" {size} aria-hidden="true">']
     if noise and change is None:
-        middle = float(np.median(values))
-        top, bottom = height(middle * (1 + 2 * noise)), height(middle * (1 - 2 * noise))
-        size = f'y="{min(top, bottom):.1f}" width="{WIDTH - 2 * _PAD:.0f}" height="{abs(bottom - top):.1f}"'
-        parts.append(f'<rect class="noise" x="{_PAD:.0f}" {size}/>')
+        level = float(np.median(values))
+        top, bottom = height(level * (1 + 2 * noise)), height(level * (1 - 2 * noise))
+        edges = f'y="{min(top, bottom):.1f}" width="{WIDTH - 2 * _PAD:.0f}" height="{abs(bottom - top):.1f}"'
+        parts.append(f'<rect class="noise" x="{_PAD:.0f}" {edges}/>')
     if len(values) > 1:
         parts.append(f'<polyline class="line" points="{points}"/>')
     parts.append(f'<circle class="last" cx="{x[-1]:.1f}" cy="{height(values[-1]):.1f}" r="2.2"/>')

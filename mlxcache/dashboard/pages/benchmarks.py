@@ -6,12 +6,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from mlxcache.dashboard.data.facts import Facts
+from mlxcache.dashboard.data.facts import SiteFacts
 from mlxcache.dashboard.drawings.numbers import value_text
 from mlxcache.dashboard.drawings.sparkline import sparkline
-from mlxcache.dashboard.pages.links import explorer_link
-from mlxcache.dashboard.pages.page import Page, Site, with_series
-from mlxcache.dashboard.pages.tables import Cell, Table, number
+from mlxcache.dashboard.writing.links import explorer_link
+from mlxcache.dashboard.writing.page import Page, Site, with_series
+from mlxcache.dashboard.writing.tables import Cell, Table, number
 from mlxcache.history.statistics.noise import short_term_sigma
 from mlxcache.reports.events import Event
 from mlxcache.reports.plain_text import short
@@ -20,7 +20,7 @@ _A_PAGE: Final = 400
 _FEW: Final = 4
 
 
-def _write(site: Site, facts: Facts) -> None:
+def _write(site: Site, facts: SiteFacts) -> None:
     newest: dict[str, Event] = {}
     for event in facts.events:
         newest.setdefault(event.benchmark, event)
@@ -50,7 +50,7 @@ def _write(site: Site, facts: Facts) -> None:
         site.pages.page(path, "benchmarks.html", cards=part, n=len(cards), paths=paths)
 
 
-def _card(facts: Facts, name: str, positions: list[int], event: Event | None) -> dict[str, Any]:
+def _card(facts: SiteFacts, name: str, positions: list[int], event: Event | None) -> dict[str, Any]:
     """The series that changed last, else the one with the longest history, stands for all."""
     store = facts.store
     shown = store.position(int(event.lead["series"])) if event else store.longest(positions)

@@ -9,15 +9,15 @@ from typing import Any, Final
 import numpy as np
 
 from mlxcache.dashboard.data.answer import day
-from mlxcache.dashboard.data.facts import Facts
+from mlxcache.dashboard.data.facts import SiteFacts
 from mlxcache.dashboard.drawings.change import change_drawing
 from mlxcache.dashboard.drawings.numbers import value_text
 from mlxcache.dashboard.drawings.sparkline import sparkline
-from mlxcache.dashboard.pages.change_text import issue_text
-from mlxcache.dashboard.pages.links import compare_link, explorer_link
-from mlxcache.dashboard.pages.page import Site
-from mlxcache.dashboard.pages.render import confidence
-from mlxcache.dashboard.pages.tables import Cell, Table, number
+from mlxcache.dashboard.writing.change_text import issue_text
+from mlxcache.dashboard.writing.links import compare_link, explorer_link
+from mlxcache.dashboard.writing.page import Site
+from mlxcache.dashboard.writing.render import confidence
+from mlxcache.dashboard.writing.tables import Cell, Table, number
 from mlxcache.history.statistics.noise import short_term_sigma
 from mlxcache.reports.events import Event, size, standing, state_word
 from mlxcache.reports.plain_text import short
@@ -53,10 +53,8 @@ def _write_one(site: Site, event: Event, others: Sequence[Event], days: Sequence
     commits, n_commits = facts.repository.between(event.before, event.after)
     address = f"{facts.address.rstrip('/')}/{event.address}.html" if facts.address else ""
     keys = [store.keys[store.position(int(row["series"]))] for row in event.rows[:8]]
-    title = (
-        f"{short(event.benchmark, 80)} over commits: {value_text(float(event.lead['value_before']), series.key.unit)} "
-        f"before and {value_text(float(event.lead['value_after']), series.key.unit)} from {event.after[:8]} on"
-    )
+    old, new = (value_text(float(event.lead[name]), series.key.unit) for name in ("value_before", "value_after"))
+    title = f"{short(event.benchmark, 80)} over commits: {old} before and {new} from {event.after[:8]} on"
     positive = bool((series.values > 0).all()) and len(series.values) > 3
     sigma = short_term_sigma(np.log(series.values)) if positive else 0.0
     moved = float(event.lead["magnitude"])
@@ -87,16 +85,37 @@ def _write_one(site: Site, event: Event, others: Sequence[Event], days: Sequence
     )
 
 
-def rows_table(facts: Facts, path: str, event: Event) -> Table:
+def rows_table(facts: SiteFacts, path: str, event: Event) -> Table:
     """Every series of one event; the page shows the largest, the CSV file has all."""
-    header = ("Parameters", "Machine", "Environment", "Before", "After", "Change", "95 % interval", "State", "Confidence")
-    names = ("params", "machine", "env", "value_before", "value_after", "unit", "magnitude", "magnitude_low",
-             "magnitude_high", "state", "confidence")  # fmt: skip
+    header = (
+        "Parameters",
+        "Machine",
+        "Environment",
+        "Before",
+        "After",
+        "Change",
+        "95 % interval",
+        "State",
+        "Confidence",
+    )
+    names = (
+        "params",
+        "machine",
+        "env",
+        "value_before",
+        "value_after",
+        "unit",
+        "magnitude",
+        "magnitude_low",
+        "magnitude_high",
+        "state",
+        "confidence",
+    )
     rows = [_row(facts, row) for row in event.rows]
     return Table(path, "Series that moved", header, rows, names, most=_MOST_ROWS)
 
 
-def _row(facts: Facts, row: Mapping[str, Any]) -> list[Cell]:
+def _row(facts: SiteFacts, row: Mapping[str, Any]) -> list[Cell]:
     unit = str(row["unit"])
     params = facts.names.params(str(row["benchmark"]), str(row["params"]))
     ends = (float(row["magnitude_low"]), float(row["magnitude_high"]))
@@ -125,13 +144,16 @@ def amount_cell(row: Mapping[str, Any]) -> Cell:
     )
 
 
-def _sets(facts: Facts, event: Event) -> list[dict[str, Any]]:
+def _sets(facts: SiteFacts, event: Event) -> list[dict[str, Any]]:
     """A few of the benchmark's series side by side: those that moved, then others of the same machines."""
     store = facts.store
     moved = {int(row["series"]): row for row in event.rows}
     machines = set(event.machines)
-    positions = [p for p in store.by_benchmark.get(event.benchmark, []) if store.keys[p].number not in facts.retired
-                 or store.keys[p].number in moved]  # fmt: skip
+    positions = [
+        p
+        for p in store.by_benchmark.get(event.benchmark, [])
+        if store.keys[p].number not in facts.retired or store.keys[p].number in moved
+    ]
     if len(positions) < 2:
         return []
     positions.sort(key=lambda p: (store.keys[p].number not in moved, store.keys[p].machine not in machines, p))

@@ -9,12 +9,13 @@ from typing import Any, Final
 import pandas as pd
 
 from mlxcache.dashboard.data.answer import certain, day, plural
-from mlxcache.dashboard.data.facts import Facts
+from mlxcache.dashboard.data.facts import SiteFacts
 from mlxcache.dashboard.drawings.numbers import value_text
 from mlxcache.dashboard.pages.change_page import amount_cell, write_change_pages
 from mlxcache.dashboard.pages.front import sparks_of
-from mlxcache.dashboard.pages.page import Page, Site, always
-from mlxcache.dashboard.pages.tables import Cell, Table, number
+from mlxcache.dashboard.writing.page import Page, Site, always
+from mlxcache.dashboard.writing.tables import Cell, Table, number
+from mlxcache.history.changes.change_table import set_aside_of
 from mlxcache.reports.events import Event, left_standing, standing
 from mlxcache.reports.plain_text import clean, script_json, short
 from mlxcache.reports.units import format_change
@@ -42,14 +43,16 @@ def sections_of(events: list[Event]) -> list[tuple[str, str, str, list[Event]]]:
     ]  # fmt: skip
 
 
-def _write(site: Site, facts: Facts) -> None:
+def _write(site: Site, facts: SiteFacts) -> None:
     write_change_pages(site)
     sections = sections_of(facts.events)
     flat = [(part, event) for part in sections for event in part[3]]
     pages = [flat[i : i + _A_PAGE] for i in range(0, len(flat), _A_PAGE)] or [[]]
     paths = ["changes.html", *(f"changes-{i}.html" for i in range(2, len(pages) + 1))]
     first_page = {
-        name: next((path for path, own in zip(paths, pages, strict=True) if any(p[0] == name for p, _ in own)), paths[0])
+        name: next(
+            (path for path, own in zip(paths, pages, strict=True) if any(p[0] == name for p, _ in own)), paths[0]
+        )
         for name, _, _, _ in sections
     }
     aside = _aside(site)
@@ -76,12 +79,12 @@ def _write(site: Site, facts: Facts) -> None:
     site.pages.table(_all_rows(facts.events))
 
 
-def _newest(facts: Facts, events: Sequence[Event]) -> dict[str, float]:
+def _newest(facts: SiteFacts, events: Sequence[Event]) -> dict[str, float]:
     store = facts.store
     return {event.address: store.newest_value(store.position(int(event.lead["series"]))) for event in events}
 
 
-def _packed(facts: Facts, sections: list[tuple[str, str, str, list[Event]]]) -> dict[str, Any]:
+def _packed(facts: SiteFacts, sections: list[tuple[str, str, str, list[Event]]]) -> dict[str, Any]:
     """Every change as a short list, for the script that sorts and filters."""
     machines = list(facts.store.by_machine)
     place = {name: i for i, name in enumerate(machines)}
@@ -132,7 +135,7 @@ def _raw(value: Any) -> Cell:
 
 def _aside(site: Site) -> list[tuple[str, Table]]:
     """What was found and is not listed, by the reason."""
-    found = site.facts.changes.attrs.get("set_aside")
+    found = set_aside_of(site.facts.changes)
     parts = [] if found is None else [
         ("Refuted by a rerun", found.refuted),
         ("Only documentation changed there", found.documentation),

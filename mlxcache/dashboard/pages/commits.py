@@ -6,17 +6,17 @@ from typing import Any, Final
 
 import numpy as np
 
-from mlxcache.dashboard.data.facts import Facts
+from mlxcache.dashboard.data.facts import SiteFacts
 from mlxcache.dashboard.data.repository import commit_page
-from mlxcache.dashboard.pages.links import compare_link
-from mlxcache.dashboard.pages.page import Page, Site, with_series
+from mlxcache.dashboard.writing.links import compare_link
+from mlxcache.dashboard.writing.page import Page, Site, with_series
 from mlxcache.reports.events import Event, size
 
 _MOST: Final = 200
 _MOST_EVENTS: Final = 80
 
 
-def _write(site: Site, facts: Facts) -> None:
+def _write(site: Site, facts: SiteFacts) -> None:
     measured = measured_at(facts)
     here: dict[int, list[Event]] = {}
     for event in facts.events:
@@ -58,7 +58,7 @@ def _write(site: Site, facts: Facts) -> None:
         site.pages.page(path, "commits.html", entries=own, paths=paths, n=len(entries))
 
 
-def measured_at(facts: Facts) -> dict[int, dict[tuple[str, str], tuple[int, float]]]:
+def measured_at(facts: SiteFacts) -> dict[int, dict[tuple[str, str], tuple[int, float]]]:
     """By commit and place: how many series were measured, and the median of value over the value before."""
     store = facts.store
     steps: dict[int, dict[tuple[str, str], list[float]]] = {}

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from mlxcache.dashboard.data.facts import Facts
-from mlxcache.dashboard.pages.page import Page, Site
+from mlxcache.dashboard.data.facts import SiteFacts
+from mlxcache.dashboard.writing.page import Page, Site
 
 
-def _find(facts: Facts) -> Facts | None:
+def _find(facts: SiteFacts) -> SiteFacts | None:
     return facts if len(facts.store) and (len(facts.commits) > 1 or len(facts.packages) > 1) else None
 
 
-def _write(site: Site, facts: Facts) -> None:
+def _write(site: Site, facts: SiteFacts) -> None:
     site.pages.page(PAGE.path, "compare.html")
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any, Final
 
 from mlxcache.dashboard.data import feed
-from mlxcache.dashboard.data.facts import Facts
+from mlxcache.dashboard.data.facts import SiteFacts
 from mlxcache.dashboard.data.values import COLUMNS, package_columns, write_values
-from mlxcache.dashboard.pages.page import Page, Site, always
-from mlxcache.dashboard.pages.tables import Cell, Table, number
+from mlxcache.dashboard.writing.page import Page, Site, always
+from mlxcache.dashboard.writing.tables import Cell, Table, number
 from mlxcache.reports.plain_text import short
 
 _MOST_SHOWN: Final = 300
 
 
-def _write(site: Site, facts: Facts) -> None:
+def _write(site: Site, facts: SiteFacts) -> None:
     files = write_values(site.out, facts) if len(facts.df) else []
     problems = site.pages.table(_problems(facts))
     failed = site.pages.table(_failed(facts))
@@ -25,7 +25,7 @@ def _write(site: Site, facts: Facts) -> None:
         has_series=bool(len(facts.store)),
         values=files,
         n_values=len(facts.df),
-        columns={**COLUMNS, **{name: "its version" for name in package_columns(facts)}},
+        columns={**COLUMNS, **dict.fromkeys(package_columns(facts), "its version")},
         problems=problems,
         failed=failed,
         notices=facts.notices,
@@ -35,7 +35,7 @@ def _write(site: Site, facts: Facts) -> None:
     site.out.data(feed.FEED_PATH, feed.as_feed(facts.events, facts.title, facts.address, facts.by_name))
 
 
-def _problems(facts: Facts) -> Table:
+def _problems(facts: SiteFacts) -> Table:
     rows = [
         [
             Cell(short(problem.file, 120), problem.file, "code"),
@@ -50,7 +50,7 @@ def _problems(facts: Facts) -> Table:
     return Table("csv/problems.csv", "Could not be used", header, rows, names, most=_MOST_SHOWN)
 
 
-def _failed(facts: Facts) -> Table:
+def _failed(facts: SiteFacts) -> Table:
     """What failed when it ran: how often, and the newest commit where it did."""
     mask = (facts.df["status"] == "failed").to_numpy()
     columns = ["benchmark", "params", "machine", "env"]

@@ -9,15 +9,15 @@ import numpy as np
 from markupsafe import Markup
 
 from mlxcache.dashboard.data.answer import answer, certain, day, plural
-from mlxcache.dashboard.data.facts import Facts
+from mlxcache.dashboard.data.facts import SiteFacts
 from mlxcache.dashboard.data.overview import Grid, Strip, grid, heat_step, movements, strips
 from mlxcache.dashboard.data.quality import Coverage
 from mlxcache.dashboard.data.repository import commit_page
 from mlxcache.dashboard.drawings.chart import Area, Chart, Level, Point, Trace, draw
 from mlxcache.dashboard.drawings.numbers import spaced
 from mlxcache.dashboard.drawings.sparkline import sparkline
-from mlxcache.dashboard.pages.links import explorer_link
-from mlxcache.dashboard.pages.page import Page, Site, always
+from mlxcache.dashboard.writing.links import explorer_link
+from mlxcache.dashboard.writing.page import Page, Site, always
 from mlxcache.reports.events import Event, left_standing, size, standing
 from mlxcache.reports.units import format_change
 
@@ -30,7 +30,7 @@ _MOST_PROBLEMS: Final = 50
 _MOST_UNSURE: Final = 10
 
 
-def sparks_of(facts: Facts, events: Sequence[Event]) -> dict[str, Markup]:
+def sparks_of(facts: SiteFacts, events: Sequence[Event]) -> dict[str, Markup]:
     """The small plot of each event."""
     store = facts.store
     return {
@@ -42,7 +42,7 @@ def sparks_of(facts: Facts, events: Sequence[Event]) -> dict[str, Markup]:
 class Group:
     """Events of one commit, told in a line."""
 
-    def __init__(self, facts: Facts, after: str, events: Sequence[Event]) -> None:
+    def __init__(self, facts: SiteFacts, after: str, events: Sequence[Event]) -> None:
         self.after = after
         self.events = events
         machines = sorted({machine for event in events for machine in event.machines})
@@ -60,7 +60,7 @@ class Group:
         self.whole_machine = len(benchmarks) > 3 and 2 * len(benchmarks) > len(measured)
 
 
-def groups_of(facts: Facts, events: Sequence[Event]) -> list[Group]:
+def groups_of(facts: SiteFacts, events: Sequence[Event]) -> list[Group]:
     """Events by their commit, in the order of the first of each."""
     found: dict[str, list[Event]] = {}
     for event in events:
@@ -68,7 +68,7 @@ def groups_of(facts: Facts, events: Sequence[Event]) -> list[Group]:
     return [Group(facts, after, sorted(own, key=lambda e: -size(e.lead))) for after, own in found.items()]
 
 
-def strip_drawing(facts: Facts, strip: Strip) -> Markup:
+def strip_drawing(facts: SiteFacts, strip: Strip) -> Markup:
     """The course of one machine with its changes; the height stands for 6 % at least."""
     ratio = np.exp(np.array([strip.mean, strip.low, strip.high]))
     place = {commit: i for i, commit in enumerate(strip.commits)}
@@ -87,7 +87,9 @@ def strip_drawing(facts: Facts, strip: Strip) -> Markup:
     for index, events in by_commit.items():
         worse = sum(e.is_regression for e in events)
         better = len(events) - worse
-        text = " and ".join(t for t in (f"{worse} worse" if worse else "", f"{better} better" if better else "") if t)
+        text = " and ".join(
+            t for t in (f"{worse} worse" if worse else "", f"{better} better" if better else "") if t
+        )
         kind = "worse" if worse >= better else "better"
         words = f"{text} at {facts.commits[index].name[:8]}"
         areas.append(Area(place[index] - 1, place[index], kind=f"range {kind}", words=words))
@@ -115,12 +117,14 @@ def strip_drawing(facts: Facts, strip: Strip) -> Markup:
     )
 
 
-def _cells(facts: Facts, found: Grid) -> list[dict[str, Any]]:
+def _cells(facts: SiteFacts, found: Grid) -> list[dict[str, Any]]:
     """The rows of the heat map as the template wants them."""
-    pages = {(event.benchmark, event.after_index): event for event in facts.events if found.machine in event.machines}
+    pages = {
+        (event.benchmark, event.after_index): event for event in facts.events if found.machine in event.machines
+    }
     rows = []
     for benchmark, squares in found.rows:
-        cells = []
+        cells: list[dict[str, Any] | None] = []
         for commit in found.commits:
             square = squares.get(commit)
             event = pages.get((benchmark, commit))
@@ -142,7 +146,7 @@ def _cells(facts: Facts, found: Grid) -> list[dict[str, Any]]:
     return rows
 
 
-def _write(site: Site, facts: Facts) -> None:
+def _write(site: Site, facts: SiteFacts) -> None:
     store = facts.store
     every = standing(facts.events)
     now, ended = certain(every), left_standing(facts.events)
@@ -187,7 +191,7 @@ def _write(site: Site, facts: Facts) -> None:
         n_benchmarks=len(store.by_benchmark),
         problems=facts.problems[:_MOST_PROBLEMS],
         n_problems=len(facts.problems),
-        n_lost=getattr(facts.problems, "n_values", 0),
+        n_lost=facts.problems.n_values,
         statuses={str(status): int(n) for status, n in facts.df["status"].value_counts().items()},
         notices=facts.notices,
     )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from mlxcache.dashboard.data.facts import Facts
+from mlxcache.dashboard.data.facts import SiteFacts
 from mlxcache.dashboard.data.judged import LEAST_COMMITS
-from mlxcache.dashboard.pages.page import Page, Site, always
+from mlxcache.dashboard.writing.page import Page, Site, always
 
 
-def _write(site: Site, facts: Facts) -> None:
+def _write(site: Site, facts: SiteFacts) -> None:
     site.pages.page(PAGE.path, "help.html", least=LEAST_COMMITS, has_series=bool(len(facts.store)))
 
 

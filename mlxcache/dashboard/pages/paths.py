@@ -1,15 +1,16 @@
-"""int32 against int64: the ratio that was measured in turn, then the ratio over context as a picture, then tables."""
+"""int32 against int64: the ratio that was measured in turn, the ratio over context as a picture, tables."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from markupsafe import Markup
 
-from mlxcache.dashboard.data.facts import Facts
+from mlxcache.dashboard.data.facts import SiteFacts
 from mlxcache.dashboard.data.places import Shown, collect, recent_rows
 from mlxcache.dashboard.data.ratios import (
     HeatMap,
@@ -23,8 +24,8 @@ from mlxcache.dashboard.data.ratios import (
 from mlxcache.dashboard.data.suite import benchmarks_with
 from mlxcache.dashboard.drawings.chart import Chart, Level, Point, Trace, draw, legend
 from mlxcache.dashboard.drawings.numbers import value_text
-from mlxcache.dashboard.pages.page import Page, Site
-from mlxcache.dashboard.pages.tables import Cell, Table, number
+from mlxcache.dashboard.writing.page import Page, Site
+from mlxcache.dashboard.writing.tables import Cell, Table, number
 from mlxcache.reports.plain_text import short
 
 _STEPS: Final = (0.02, 0.05, 0.12, 0.25, 0.5)  # where the colours of a heat map change, as |log ratio|
@@ -38,7 +39,7 @@ class _Content:
     in_turn: list[Shown]
 
 
-def _find(facts: Facts) -> _Content | None:
+def _find(facts: SiteFacts) -> _Content | None:
     rows = recent_rows(facts)
     df = rows.df
     benchmarks = benchmarks_with(df, "path")
@@ -52,7 +53,9 @@ def _find(facts: Facts) -> _Content | None:
     every = [str(name) for name in df["benchmark"].unique()]
     return _Content(
         shown,
-        collect(df, facts, benchmarks, lambda *at, known: path_pictures(rows, *at), lambda part: str(part.benchmark)),
+        collect(
+            df, facts, benchmarks, lambda *at, known: path_pictures(rows, *at), lambda part: str(part.benchmark)
+        ),
         collect(df, facts, every, lambda *at, known: interleaved(rows, *at), lambda part: " ".join(part[:2])),
     )
 
@@ -74,7 +77,9 @@ def picture_drawing(picture: Picture, place: str, ends: tuple[float, float]) -> 
     """One machine's lines; `ends` are shared with its neighbours, so that heights compare."""
     traces = []
     for look, line in enumerate(picture.lines):
-        shift = 1.0 + 0.03 * (look - (len(picture.lines) - 1) / 2)  # intervals side by side instead of one on another
+        shift = 1.0 + 0.03 * (
+            look - (len(picture.lines) - 1) / 2
+        )  # intervals side by side instead of one on another
         points = [
             Point(x * shift, r.ratio, r.low, r.high, _words(line.name, f"{picture.parameter}={x:g}", r))
             for x, r in zip(line.x, line.points, strict=True)
@@ -101,7 +106,7 @@ def picture_drawing(picture: Picture, place: str, ends: tuple[float, float]) -> 
     )
 
 
-def _pictures(facts: Facts, shown: Sequence[Shown]) -> list[dict[str, Any]]:
+def _pictures(facts: SiteFacts, shown: Sequence[Shown]) -> list[dict[str, Any]]:
     """Benchmarks with a drawing for each machine."""
     by_benchmark: dict[str, list[tuple[Shown, Picture]]] = {}
     for one in shown:
@@ -135,12 +140,28 @@ def _write(site: Site, content: _Content) -> None:
         for part in shown.parts
         for (row, column), cell in part.cells.items()
     ]
-    names = ("machine", "env", "commit", "map", "row", "column", "ratio", "low", "high", "judged", "value", "over", "unit")
+    names = (
+        "machine",
+        "env",
+        "commit",
+        "map",
+        "row",
+        "column",
+        "ratio",
+        "low",
+        "high",
+        "judged",
+        "value",
+        "over",
+        "unit",
+    )
     table = site.pages.table(Table("csv/paths.csv", "All ratios", names, rows))
     in_turn = [(shown, *part) for shown in content.in_turn for part in shown.parts if shown.is_newest]
     turn_rows = [
-        [Cell(s.machine), Cell(s.env), Cell(s.commit), Cell(name), Cell(params), number("", r.ratio), number("", r.low),
-         number("", r.high)]
+        [
+            *map(Cell, (s.machine, s.env, s.commit, name, params)),
+            *map(partial(number, ""), (r.ratio, r.low, r.high)),
+        ]
         for s, name, params, r in ((shown, *part) for shown in content.in_turn for part in shown.parts)
     ]  # fmt: skip
     turn_names = ("machine", "env", "commit", "benchmark", "params", "ratio", "low", "high")

@@ -8,20 +8,20 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
-from mlxcache.dashboard.data.facts import Facts
+from mlxcache.dashboard.data.facts import SiteFacts
 from mlxcache.dashboard.data.places import Shown, collect, recent_rows
 from mlxcache.dashboard.data.ratios import Ratio, pair_ratios
 from mlxcache.dashboard.data.suite import REFERENCE_CACHE, Race, benchmarks_with, races
 from mlxcache.dashboard.drawings.dots import Dot, dot_rows
 from mlxcache.dashboard.drawings.numbers import TIMES, value_text
-from mlxcache.dashboard.pages.page import Page, Site
-from mlxcache.dashboard.pages.tables import Cell, Table, number
+from mlxcache.dashboard.writing.page import Page, Site
+from mlxcache.dashboard.writing.tables import Cell, Table, number
 from mlxcache.reports.plain_text import short
 
 _FLOOR: Final = "bare"  # no cache at all: what is compared with it, not a rival
 
 
-def _find(facts: Facts) -> list[tuple[Shown, dict[tuple[str, str], Ratio]]] | None:
+def _find(facts: SiteFacts) -> list[tuple[Shown, dict[tuple[str, str], Ratio]]] | None:
     rows = recent_rows(facts)
     shown = collect(
         rows.df,
@@ -67,11 +67,12 @@ def verdict(race: Race, ratios: dict[tuple[str, str], Ratio]) -> str:
     ratio = ratios.get((race.title, name))
     pair = f"{value_text(own, race.unit)} against {value_text(value, race.unit)}"
     if ratio is None or not ratio.judged:
-        return f"{REFERENCE_CACHE} takes {TIMES}{own / value:.3g} of the time of {name} ({pair}); one run: not judged."
+        return f"{REFERENCE_CACHE} takes {TIMES}{own / value:.3g} of what {name} takes ({pair}); not judged yet."
+    between = f"{TIMES}{ratio.low:.3g} to {TIMES}{ratio.high:.3g}"
     if not ratio.differs:
-        return f"{REFERENCE_CACHE} and {name} cannot be told apart ({pair}, {TIMES}{ratio.low:.3g} to {TIMES}{ratio.high:.3g})."
+        return f"{REFERENCE_CACHE} and {name} cannot be told apart ({pair}, {between})."
     word = "loses to" if ratio.ratio > 1 else "beats"
-    return f"{REFERENCE_CACHE} {word} {name}: {pair}, {TIMES}{ratio.low:.3g} to {TIMES}{ratio.high:.3g}."
+    return f"{REFERENCE_CACHE} {word} {name}: {pair}, {between}."
 
 
 def _write(site: Site, content: Sequence[tuple[Shown, dict[tuple[str, str], Ratio]]]) -> None:
@@ -84,16 +85,39 @@ def _write(site: Site, content: Sequence[tuple[Shown, dict[tuple[str, str], Rati
         entries.append({"shown": shown, "drawn": drawn})
         for race in shown.parts:
             rows += [_row(facts, shown, race, ratios, *entry) for entry in race.entries]
-    header = ("Machine", "Environment", "Commit", "Work", "Cache", "Value", "99 % interval of the run",
-              "mlxcache over it", "99 % interval of runs", "Of the limit")  # fmt: skip
-    names = ("machine", "env", "commit", "work", "cache", "value", "ci_low", "ci_high", "unit", "mlxcache_over_it",
-             "over_low", "over_high", "share_of_limit")  # fmt: skip
+    header = (
+        "Machine",
+        "Environment",
+        "Commit",
+        "Work",
+        "Cache",
+        "Value",
+        "99 % interval of the run",
+        "mlxcache over it",
+        "99 % interval of runs",
+        "Of the limit",
+    )
+    names = (
+        "machine",
+        "env",
+        "commit",
+        "work",
+        "cache",
+        "value",
+        "ci_low",
+        "ci_high",
+        "unit",
+        "mlxcache_over_it",
+        "over_low",
+        "over_high",
+        "share_of_limit",
+    )
     table = site.pages.table(Table("csv/peers.csv", "Versus other caches", header, rows, names))
     site.pages.page(PAGE.path, "peers.html", entries=entries, table=table)
 
 
 def _row(
-    facts: Facts,
+    facts: SiteFacts,
     shown: Shown,
     race: Race,
     ratios: dict[tuple[str, str], Ratio],

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from mlxcache.dashboard.data.facts import Facts
+from mlxcache.dashboard.data.facts import SiteFacts
 from mlxcache.dashboard.data.judged import judged
 from mlxcache.dashboard.data.quality import percent
-from mlxcache.dashboard.pages.page import Page, Site, with_series
-from mlxcache.dashboard.pages.tables import Cell, Table, number
+from mlxcache.dashboard.writing.page import Page, Site, with_series
+from mlxcache.dashboard.writing.tables import Cell, Table, number
 from mlxcache.reports.plain_text import short
 
 _MOST_STRIPS = 60
 
 
-def _write(site: Site, facts: Facts) -> None:
+def _write(site: Site, facts: SiteFacts) -> None:
     covered = facts.covered
     site.pages.page(
         PAGE.path,
@@ -26,7 +26,7 @@ def _write(site: Site, facts: Facts) -> None:
     )
 
 
-def _noise_table(facts: Facts) -> Table:
+def _noise_table(facts: SiteFacts) -> Table:
     rows = []
     reach = {entry.machine: entry for entry in judged(facts.store, facts.noise, facts.retired)}
     for machine, found in facts.noise.items():
@@ -47,14 +47,31 @@ def _noise_table(facts: Facts) -> Table:
                 Cell(controls or "none ran"),
             ]
         )
-    header = ("Machine", "Series", "That can show a change", "Smallest seen", "Commit to commit",
-              "10 % to 90 % of series", "Within a run", "Controls")  # fmt: skip
-    names = ("machine", "n_series", "n_judged", "smallest_change_seen", "between_median", "between_10", "between_90",
-             "within_median", "controls")  # fmt: skip
+    header = (
+        "Machine",
+        "Series",
+        "That can show a change",
+        "Smallest seen",
+        "Commit to commit",
+        "10 % to 90 % of series",
+        "Within a run",
+        "Controls",
+    )
+    names = (
+        "machine",
+        "n_series",
+        "n_judged",
+        "smallest_change_seen",
+        "between_median",
+        "between_10",
+        "between_90",
+        "within_median",
+        "controls",
+    )
     return Table("csv/noise.csv", "Spread of values that should be equal", header, rows, names)
 
 
-def _coverage_table(facts: Facts) -> Table:
+def _coverage_table(facts: SiteFacts) -> Table:
     rows = [
         [
             Cell(short(facts.names.machine(entry.machine), 60), entry.machine),

@@ -19,7 +19,7 @@ from mlxcache.dashboard.pages import (
     releases,
     scaling,
 )
-from mlxcache.dashboard.pages.page import AnyPage
+from mlxcache.dashboard.writing.page import AnyPage
 
 PAGES: Final[tuple[AnyPage, ...]] = (
     front.PAGE,

@@ -8,18 +8,18 @@ from typing import Final
 
 from markupsafe import Markup
 
-from mlxcache.dashboard.data.facts import Facts
+from mlxcache.dashboard.data.facts import SiteFacts
 from mlxcache.dashboard.data.releases import Mean, Releases, compare_releases
 from mlxcache.dashboard.drawings.chart import Chart, Level, Point, Trace, draw
 from mlxcache.dashboard.drawings.numbers import value_text
-from mlxcache.dashboard.pages.page import Page, Site
-from mlxcache.dashboard.pages.tables import Cell, Table, number
+from mlxcache.dashboard.writing.page import Page, Site
+from mlxcache.dashboard.writing.tables import Cell, Table, number
 
 _STEPS: Final = (0.02, 0.05, 0.1, 0.2, 0.4)
 _MOST_ROWS: Final = 120
 
 
-def _find(facts: Facts) -> list[Releases] | None:
+def _find(facts: SiteFacts) -> list[Releases] | None:
     return compare_releases(facts) or None
 
 
@@ -72,13 +72,31 @@ def _write(site: Site, content: Sequence[Releases]) -> None:
         for name, means in [*found.rows, ("geometric mean of all", found.overall)]:
             for version, mean in zip(found.versions, means, strict=True):
                 if mean is not None:
-                    ends = (number("", mean.ratio), number("", mean.low), number("", mean.high), number("", mean.n))
+                    ends = (
+                        number("", mean.ratio),
+                        number("", mean.low),
+                        number("", mean.high),
+                        number("", mean.n),
+                    )
                     texts = (found.package, version, found.versions[0], found.machine, commit.name, name)
                     rows.append([*map(Cell, texts), *ends])
         entries.append((found, commit, release_drawing(found, place)))
-    names = ("package", "version", "base_version", "machine", "commit", "benchmark", "ratio", "low", "high", "n_values")
+    names = (
+        "package",
+        "version",
+        "base_version",
+        "machine",
+        "commit",
+        "benchmark",
+        "ratio",
+        "low",
+        "high",
+        "n_values",
+    )
     table = site.pages.table(Table("csv/releases.csv", "Releases", names, rows))
-    site.pages.page(PAGE.path, "releases.html", entries=entries, table=table, heat=_heat, words=_words, most=_MOST_ROWS)
+    site.pages.page(
+        PAGE.path, "releases.html", entries=entries, table=table, heat=_heat, words=_words, most=_MOST_ROWS
+    )
 
 
 PAGE: Final = Page("releases.html", "Releases", _find, _write)

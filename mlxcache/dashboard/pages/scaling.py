@@ -8,20 +8,20 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
-from mlxcache.dashboard.data.facts import Facts
+from mlxcache.dashboard.data.facts import SiteFacts
 from mlxcache.dashboard.data.places import Shown, collect, recent_rows
 from mlxcache.dashboard.data.suite import Curve, benchmarks_with, curves
 from mlxcache.dashboard.drawings.chart import Chart, Point, Trace, draw, legend
 from mlxcache.dashboard.drawings.numbers import value_text
-from mlxcache.dashboard.pages.page import Page, Site
-from mlxcache.dashboard.pages.tables import Cell, Table, number
+from mlxcache.dashboard.writing.page import Page, Site
+from mlxcache.dashboard.writing.tables import Cell, Table, number
 from mlxcache.reports.plain_text import short
 
 _COLOURS: Final = 8
 _MOST_FIGURES: Final = 60
 
 
-def _find(facts: Facts) -> list[Shown] | None:
+def _find(facts: SiteFacts) -> list[Shown] | None:
     rows = recent_rows(facts)
     shown = collect(rows.df, facts, benchmarks_with(rows.df), partial(curves, rows), lambda part: str(part.name))
     return shown or None
@@ -100,16 +100,36 @@ def _write(site: Site, content: Sequence[Shown]) -> None:
             figures = _figures(shown, facts.names.place(shown.machine, shown.env))
             entries.append((shown, figures[:_MOST_FIGURES], len(figures)))
     rows = [_row(facts, shown, curve) for shown in content for curve in shown.parts]
-    header = ("Machine", "Environment", "Commit", "Benchmark", "Against", "With", "From smallest to largest", "Slope",
-              "Exponent")  # fmt: skip
-    names = ("machine", "env", "commit", "benchmark", "parameter", "fixed", "value_at_smallest", "value_at_largest",
-             "unit", "slope_per_unit", "exponent")  # fmt: skip
+    header = (
+        "Machine",
+        "Environment",
+        "Commit",
+        "Benchmark",
+        "Against",
+        "With",
+        "From smallest to largest",
+        "Slope",
+        "Exponent",
+    )
+    names = (
+        "machine",
+        "env",
+        "commit",
+        "benchmark",
+        "parameter",
+        "fixed",
+        "value_at_smallest",
+        "value_at_largest",
+        "unit",
+        "slope_per_unit",
+        "exponent",
+    )
     table = site.pages.table(Table("csv/scaling.csv", "Slopes", header, rows, names, most=60))
     n_places = len({(shown.machine, shown.env) for shown in content})
     site.pages.page(PAGE.path, "scaling.html", entries=entries, table=table, n_places=n_places)
 
 
-def _row(facts: Facts, shown: Shown, curve: Curve) -> list[Cell]:
+def _row(facts: SiteFacts, shown: Shown, curve: Curve) -> list[Cell]:
     first, last = (value_text(y, curve.unit) for y in (curve.y[0], curve.y[-1]))
     return [
         Cell(short(facts.names.machine(shown.machine), 30), shown.machine),

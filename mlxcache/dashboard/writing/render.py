@@ -12,12 +12,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from mlxcache.dashboard.data.answer import day, plural
-from mlxcache.dashboard.data.facts import Facts
+from mlxcache.dashboard.data.facts import SiteFacts
 from mlxcache.dashboard.data.quality import percent
 from mlxcache.dashboard.data.repository import commit_page
 from mlxcache.dashboard.drawings.numbers import TIMES, value_text
 from mlxcache.dashboard.output import Output
-from mlxcache.dashboard.pages.tables import Table, write_csv
+from mlxcache.dashboard.writing.tables import Table, write_csv
 from mlxcache.reports.events import Event
 from mlxcache.reports.plain_text import clean, cut, short
 from mlxcache.reports.text import interval
@@ -62,7 +62,7 @@ class Pages:
     functions that name commits, machines, environments and parameters.
     """
 
-    def __init__(self, out: Output, facts: Facts, menu: Sequence[tuple[str, str]], n_standing: int) -> None:
+    def __init__(self, out: Output, facts: SiteFacts, menu: Sequence[tuple[str, str]], n_standing: int) -> None:
         self._out = out
         measured = {commit.name for commit in facts.commits}
         site = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mlxcache.dashboard.data.names import Names
 from mlxcache.dashboard.data.repository import RangeCommit
 from mlxcache.dashboard.drawings.numbers import value_text
-from mlxcache.dashboard.pages.render import confidence
+from mlxcache.dashboard.writing.render import confidence
 from mlxcache.reports.events import Event
 from mlxcache.reports.markdown import code, plain, table
 from mlxcache.reports.plain_text import clean, cut, short
@@ -29,10 +29,16 @@ def issue_text(event: Event, commits: list[RangeCommit], n_commits: int, page: s
     ]
     rows = [
         (
-            code(short(clean(f"{row['benchmark']} {names.params(str(row['benchmark']), str(row['params']))}".strip()))),
+            code(
+                short(
+                    clean(f"{row['benchmark']} {names.params(str(row['benchmark']), str(row['params']))}".strip())
+                )
+            ),
             format_change(float(row["magnitude"])),
             interval(float(row["magnitude_low"]), float(row["magnitude_high"])),
-            " -> ".join(value_text(float(row[name]), str(row["unit"])) for name in ("value_before", "value_after")),
+            " -> ".join(
+                value_text(float(row[name]), str(row["unit"])) for name in ("value_before", "value_after")
+            ),
             plain(short(clean(names.machine(str(row["machine"]))), 60)),
         )
         for row in event.rows[:_MOST_ROWS]

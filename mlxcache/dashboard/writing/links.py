@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from urllib.parse import quote
 
-from mlxcache.dashboard.data.facts import Facts
+from mlxcache.dashboard.data.facts import SiteFacts
 from mlxcache.history.loading.series_store import Key
 
 _MOST: int = 40  # values of a facet that an address lists
 
 
-def explorer_link(facts: Facts, benchmark: str, keys: Sequence[Key] = ()) -> str:
+def explorer_link(facts: SiteFacts, benchmark: str, keys: Sequence[Key] = ()) -> str:
     """The explorer with these series of a benchmark; with all of them where none is named."""
     wanted: dict[str, list[str]] = {}
     for key in keys:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from mlxcache.dashboard.data.facts import Facts
+from mlxcache.dashboard.data.facts import SiteFacts
 from mlxcache.dashboard.output import Output
-from mlxcache.dashboard.pages.render import Pages
+from mlxcache.dashboard.writing.render import Pages
 
 Content = TypeVar("Content")
 
@@ -17,7 +17,7 @@ Content = TypeVar("Content")
 class Site:
     """One build: what is told, who writes pages, where to."""
 
-    facts: Facts
+    facts: SiteFacts
     pages: Pages
     out: Output
 
@@ -32,16 +32,16 @@ class Page(Generic[Content]):
 
     path: str
     title: str
-    find: Callable[[Facts], Content | None]
+    find: Callable[[SiteFacts], Content | None]
     write: Callable[[Site, Content], None]
 
 
-def always(facts: Facts) -> Facts | None:
+def always(facts: SiteFacts) -> SiteFacts | None:
     """For a page that every site has."""
     return facts
 
 
-def with_series(facts: Facts) -> Facts | None:
+def with_series(facts: SiteFacts) -> SiteFacts | None:
     """For a page that needs a measured value."""
     return facts if len(facts.store) else None
 
