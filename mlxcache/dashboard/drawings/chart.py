@@ -49,7 +49,6 @@ class Point:
     low: float = math.nan
     high: float = math.nan
     words: str = ""
-    link: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,8 +280,7 @@ class _Drawing:
         inside = []
         for p in points:
             words = f"<title>{escape(clean(p.words))}</title>" if p.words else ""
-            drawn = f'<g transform="translate({self.x(p.x):.1f} {self.y(p.y):.1f})">{words}{shape}</g>'
-            inside.append(f'<a href="{escape(p.link)}" tabindex="-1">{drawn}</a>' if p.link else drawn)
+            inside.append(f'<g transform="translate({self.x(p.x):.1f} {self.y(p.y):.1f})">{words}{shape}</g>')
         hollow = " hollow" if trace.hollow else ""
         found.append(f'<g class="point {look}{hollow}">{"".join(inside)}</g>')
         return found

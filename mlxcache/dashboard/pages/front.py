@@ -76,7 +76,7 @@ def strip_drawing(facts: SiteFacts, strip: Strip) -> Markup:
     for i, commit in enumerate(strip.commits):
         known = facts.commits[commit]
         words = f"{format_change(float(ratio[0, i]) - 1)} at {known.name[:10]} {day(known)} {known.subject[:60]}"
-        points.append(Point(i, float(ratio[0, i]), words=words, link=commit_page(known.name)))
+        points.append(Point(i, float(ratio[0, i]), words=words))
     bands = [(float(i), float(ratio[1, i]), float(ratio[2, i])) for i in range(len(strip.commits))]
     areas: list[Area] = []
     flags = []
