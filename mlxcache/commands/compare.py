@@ -1,6 +1,7 @@
 """`mlxcache compare BASE HEAD`: is HEAD slower than BASE?
 
-Exit status: 0 no regression, 1 regression, 3 inconclusive, 2 it could not be done.
+Exit status: 0 nothing slower, 1 something is slower, 2 it could not be done, 3 cannot tell, 4 a benchmark broke
+or is gone.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from mlxcache.history.loading.table import read
 from mlxcache.history.repository.revisions import resolve_commit, where_left
 from mlxcache.remeasure.driver_process import DriverProcess
 from mlxcache.remeasure.rounds import DEFAULT_ROUNDS, MeasureError, OverBudgetError, find_config, measure
-from mlxcache.reports.comment import EXIT_STATUS, NOT_DONE, render
+from mlxcache.reports.comment import NOT_DONE, render
 from mlxcache.reports.text import FORMATS
 from mlxcache.runner.changes import DEVICE_VARIABLE, device_for
 from mlxcache.runner.facts import this_machine
@@ -67,7 +68,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="REGEX",
         help="the control benchmark (default: by name), or none",
     )
-    parser.add_argument("--relevant", type=float, default=2.5, metavar="%%", help="smallest change that matters")
+    parser.add_argument(
+        "--relevant", type=float, default=2.5, metavar="PERCENT", help="smallest change that matters"
+    )
     parser.add_argument("--format", choices=FORMATS, default="text")
     parser.add_argument("--plots", metavar="DIR", help="write one figure for each regression that has a history")
 
@@ -89,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
         worse = comparison.rows[comparison.rows["verdict"] == Verdict.REGRESSION]
         written = plot_series(history.frame, worse, comparison.base, comparison.head, Path(args.plots))
         print(f"{len(written)} figures in {args.plots}", file=sys.stderr)
-    return EXIT_STATUS[comparison.verdict]
+    return comparison.exit_status
 
 
 def _say(line: str) -> None:

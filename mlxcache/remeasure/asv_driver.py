@@ -14,7 +14,6 @@ folder named by TMPDIR, and goes with it.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import fcntl
 import json
 import logging
@@ -43,15 +42,14 @@ from asv.repo import get_repo
 from mlxcache.history.asv.facts import default_unit
 from mlxcache.remeasure.asv_side import DriverError, Listing, Side, last_lines
 from mlxcache.remeasure.pairing import Pairing, Run, Selection, Work, pair
-from mlxcache.remeasure.sessions import end_session
 from mlxcache.remeasure.suites import Suite, SuiteError, SuiteSource
 from mlxcache.support.folder_lock import FolderBusyError, folder_lock
 from mlxcache.support.git import run_git
+from mlxcache.support.sessions import end_session, end_with
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # How often whoever waits for another driver is told.
 _TELL_EVERY_S = 30.0
-_PR_SET_PDEATHSIG = 1
 
 
 class Stopped(BaseException):
@@ -484,14 +482,6 @@ def _stop(number: int, frame: FrameType | None) -> None:
     raise Stopped
 
 
-def _die_with_parent(parent: int) -> None:
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
-    if os.getppid() != parent:
-        raise Stopped
-
-
 def main(arguments: list[str]) -> int:
     """Work until standard input ends; the arguments: the parent's process id, a folder to remove at the end."""
     # Whatever asv prints to standard output must not get between the events.
@@ -502,7 +492,8 @@ def main(arguments: list[str]) -> int:
     try:
         for number in _SIGNALS:
             signal.signal(number, _stop)
-        _die_with_parent(int(arguments[0]))
+        if not end_with(int(arguments[0])):
+            raise Stopped
         os.environ["TMPDIR"] = tempfile.tempdir = str(scratch)
         shop = Workshop(say)
         for plan in _plans():

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
-from mlxcache.remeasure.sessions import end_session
+from mlxcache.support.sessions import end_session
 
 # The driver has to find this very package, also from the project's folder, and what it starts must not: those
 # environments hold the commit that is measured. So no PYTHONPATH, which they would inherit.

@@ -57,6 +57,11 @@ class Selection:
     def __init__(self, patterns: Sequence[str]) -> None:
         self._patterns = [re.compile(pattern) for pattern in patterns]
 
+    @property
+    def takes_all(self) -> bool:
+        """Whether nothing in particular was asked for."""
+        return not self._patterns
+
     def takes(self, name: str, params: str) -> bool:
         """Whether a parameter set is chosen."""
         full = f"{name}({params})" if params else name
@@ -149,6 +154,11 @@ def _gone(on_head: Listing, own: Listing, selection: Selection) -> Iterator[Lost
         for label in wanted:
             if label not in known:
                 yield Lost(f"{name}({label})" if label else name, "head's suite does not have these parameters")
+    known_files = {str(entry.get("module")) for entry in own.benchmarks.values()}
+    for module, broken in on_head.broken.items():
+        # What a new file would have had nobody knows, so it counts only where all was asked for.
+        if module not in known_files and selection.takes_all:
+            yield Lost(broken.file, f"cannot be imported on head: {broken.reason}")
 
 
 def _remarks(

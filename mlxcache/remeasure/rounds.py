@@ -208,7 +208,10 @@ def measure(
         tuple(got.failures),
         got.lost,
         tuple(dict.fromkeys(got.notices)),
-        {str(name): higher_is_better(str(unit), got.facts.get(str(name))) for name, unit in units.items()},
+        {
+            str(name): higher_is_better(str(unit), got.facts.get(str(name)), str(name))
+            for name, unit in units.items()
+        },
         tuple({**each, "seed": seed} for each in got.proof),
         got.cut,
     )

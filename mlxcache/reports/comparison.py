@@ -23,7 +23,6 @@ from mlxcache.reports.units import format_change
 
 # 2 is "it could not be done" everywhere.
 NOT_DONE: Final = 2
-EXIT_STATUS: dict[Verdict, int] = {Verdict.NO_REGRESSION: 0, Verdict.REGRESSION: 1, Verdict.INCONCLUSIVE: 3}
 HEADER: Final = ("benchmark", "change", "95 % interval", "base -> head", "rounds")
 
 _NUMBERS: Final = ("value_base", "value_head", "change", "low", "high", "p_value", "adjusted_p")
@@ -194,6 +193,11 @@ def headline(comparison: Comparison) -> str:
 def as_text(comparison: Comparison) -> str:
     """The comparison for a terminal; ends with a newline."""
     lines = [f"{comparison.base[:10]} -> {comparison.head[:10]}", headline(comparison)]
+    if comparison.lost:
+        names = ", ".join(comparison.lost[:8]) + (
+            f" and {len(comparison.lost) - 8} more" * (len(comparison.lost) > 8)
+        )
+        lines.append(f"broken or lost on head ({len(comparison.lost)}): {names}")
     for title, rows in _parts(comparison):
         if rows.empty:
             continue

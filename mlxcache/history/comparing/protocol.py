@@ -20,6 +20,7 @@ import pandas as pd
 from mlxcache.history.changes.change_table import change_points
 from mlxcache.history.changes.confirmations import Confirmation
 from mlxcache.history.comparing.comparison import judge_rounds, judge_stored
+from mlxcache.history.comparing.exit_status import ExitStatus
 from mlxcache.history.comparing.lost import Lost, lost_in_rounds, lost_in_table
 from mlxcache.history.comparing.runner_noise import noise_lines
 from mlxcache.history.comparing.verdicts import Limits, Verdict, overall
@@ -63,6 +64,15 @@ class Comparison:
     measured: bool = False
     protocol: Protocol = field(default_factory=Protocol)
     proof: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
+
+    @property
+    def exit_status(self) -> ExitStatus:
+        """What a command ends with: slower before lost, lost before what noise hides."""
+        if self.verdict is Verdict.REGRESSION:
+            return ExitStatus.SLOWER
+        if self.lost:
+            return ExitStatus.BROKEN
+        return ExitStatus.CANNOT_TELL if self.verdict is Verdict.INCONCLUSIVE else ExitStatus.NOTHING_SLOWER
 
 
 @dataclass(frozen=True)

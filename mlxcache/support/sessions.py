@@ -1,11 +1,19 @@
-"""Ends what a session of processes has left: asv gives each of its children a process group of its own."""
+"""Processes that belong together end together.
+
+asv gives each of its children a process group of its own, so what is left of them is found by their session.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
+import sys
 from pathlib import Path
+from typing import Final
+
+_PR_SET_PDEATHSIG: Final = 1
 
 
 def members(session: int) -> list[int]:
@@ -30,3 +38,11 @@ def end_session(session: int) -> None:
         for pid in left:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
+
+
+def end_with(parent: int) -> bool:
+    """Have Linux send SIGTERM when the thread that started this process ends; whether the parent still lives."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
+    return os.getppid() == parent
