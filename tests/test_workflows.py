@@ -105,6 +105,15 @@ def test_a_second_attempt_may_upload_again() -> None:
     assert all(step["with"]["overwrite"] is True for step in uploads)
 
 
+def test_a_second_attempt_shows_its_own_site() -> None:
+    """upload-pages-artifact cannot overwrite: each attempt's has a name, which the job that deploys is told."""
+    (upload,) = [step for *_, step in STEPS if "upload-pages-artifact@" in step.get("uses", "")]
+    (deploy,) = [step for *_, step in STEPS if "deploy-pages@" in step.get("uses", "")]
+    (outputs,) = {str(job["outputs"]["site"]) for _, name, job, _ in STEPS if name == "tell"}
+    assert upload["with"]["name"] == outputs == "github-pages-${{ github.run_attempt }}"
+    assert deploy["with"]["artifact_name"] == "${{ needs.tell.outputs.site }}"
+
+
 def test_only_a_job_that_runs_takes_a_pull_requests_group() -> None:
     """A run of another label would enter a workflow's group, cancel what measures, and then skip its job."""
     for path in FILES:

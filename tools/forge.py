@@ -353,9 +353,9 @@ class Forge:
         if action == "cache":
             return self._cache(workspace, with_, later)
         if action == "upload-pages-artifact":
-            return self._upload(run, workspace, {"name": "github-pages", "path": with_["path"]})
+            return self._upload(run, workspace, {"name": "github-pages", **with_})
         if action == "deploy-pages":
-            self.pages = run.artifacts["github-pages"]
+            self.pages = run.artifacts[with_.get("artifact_name", "github-pages")]
             return 0, ""
         raise ValueError(f"the rehearsal does not know {step['uses']}")
 

@@ -26,7 +26,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from tools.forge import GH, REPOSITORY, Forge, Run
+import yaml
+
+from tools.forge import GH, REPOSITORY, Forge, Run, bash
 from tools.macs import MACS, write_commands, write_site
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -253,6 +255,7 @@ class Rehearsal:
         self.pull_requests()
         if not self.short:
             self.own_macs()
+            self.other_forge()
         self.forge.api.close()
 
     def lint(self) -> None:
@@ -408,6 +411,23 @@ class Rehearsal:
         run = forge.start("bench-own", "schedule", newest="2")
         self.see("bench-own, second night: nothing new", run.conclusion == "success", run)
         self.see("  nothing measured twice", self.published() == before, run)
+
+    def other_forge(self) -> None:
+        """GitLab's recipe, as docs/ci.md has it: its script in one shell, on a branch that is slower."""
+        blocks = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8").split("```yaml\n")[1:]
+        recipe = next(block for block in blocks if "CI_MERGE_REQUEST" in block).partition("```")[0]
+        job = yaml.safe_load(recipe)["benchmark"]
+        workspace = self.home / "gitlab"
+        self._git("fetch", "-q", "origin", "+refs/heads/*:refs/remotes/origin/*")
+        subprocess.run(["git", "clone", "-q", "--branch", "topic", str(self.origin), str(workspace)], check=True)
+        self._prepare(workspace)
+        target = {"CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "main", "CI": "true"}
+        status, said = bash(
+            "set -eo pipefail\n" + "\n".join(job["script"]), workspace, self._environment(OWN) | target, 600
+        )
+        if status != 1 or "track_int64_over_int32" not in (workspace / "verdict.md").read_text(encoding="utf-8"):
+            raise WrongError(f"[{self.version}] GitLab's recipe ended with {status}, expected 1\n{said}")
+        say(f"[{self.version}] GitLab's recipe: the job's status is the verdict")
 
 
 def _pip_cache() -> Path:
