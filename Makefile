@@ -99,7 +99,7 @@ wheel: $(READY) ## build the wheel into dist/
 
 site: $(READY) ## the static site of RESULTS, in site/; asv's own pages of results/ beside it, in site/asv
 	-@[ "$(RESULTS)" != results ] || $(BIN)/asv publish
-	$(BIN)/mlxcache dashboard --results "$(RESULTS)" --repo . --out site --figures all --address "$(SITE)"
+	$(BIN)/mlxcache dashboard --results "$(RESULTS)" --repo . --out site --address "$(SITE)"
 
 notebook: $(READY) ## run notebooks/perf_history.ipynb on results/ and keep its outputs
 	cd notebooks && ../$(BIN)/jupyter execute --inplace perf_history.ipynb
