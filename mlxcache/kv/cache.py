@@ -15,9 +15,11 @@ from mlxcache.kv.step import Gather, LayerWork, Positions, Step
 from mlxcache.kv.storage.layout import CacheConfig, LayerConfig, Run
 from mlxcache.kv.storage.pool import Pool
 from mlxcache.kv.storage.quantized_pool import QuantizedPool
+from mlxcache.kv.tracing import refuse_tracing
 
 # AttendSpec(...) goes through a Python-level __new__: 290 ns where this takes 180, once a layer.
 _tuple = tuple.__new__
+_FLOATS = frozenset((mx.float16, mx.bfloat16, mx.float32))
 
 
 class LayerBytes(NamedTuple):
@@ -41,6 +43,8 @@ class MLXCache(ABC):
         self._key_pools = [keys for keys, _ in pools]
         self._value_pools = [values for _, values in pools]
         self._n_layers = config.n_layers
+        #: By layer: the index of its group in a step's `kinds`.
+        self._group_of: tuple[int, ...] = ()
         self._plain = config.kv_bits is None
         self._step = Step(-1, -1, b"", Gather.NEVER, config.n_layers)
 
@@ -67,8 +71,12 @@ class MLXCache(ABC):
                 meet the cells of that sequence alone. With `MaskKind.APART`, keys and values are the step's own,
                 and `read_each` has what they attend to.
 
+        A value beyond the range of the storage dtype is stored as an infinity, for its own sequence alone.
+
         A refused step changes nothing. Raises IndexError for a layer out of range, ValueError for positions or
-        shapes that do not fit, CapacityError for a step that has no room.
+        shapes that do not fit and for integers, booleans and complex numbers, CapacityError for a step that has
+        no room, RuntimeError under `mx.compile`, which would repeat one step's positions for ever. The dtypes of a
+        step that continues the last one are looked at in its first layer.
         """
         # Every layer of a model's every token comes here: written out, since a call costs as much as five lines.
         step = self._step
@@ -87,6 +95,11 @@ class MLXCache(ABC):
         shape = work.shape
         if k.shape != shape or v.shape != shape:
             check_cells(k, v, self.config.layer(layer), shape[2])
+        if step.fresh or not step.committed:
+            # Not in every layer of a step that goes on as the last one did: this takes as long as the shapes.
+            _check_dtypes(k, v)
+            if not step.committed:
+                refuse_tracing(k)
         # The last check is made: from here on the layer is served.
         key_pool = self._key_pools[layer]
         value_pool = self._value_pools[layer]
@@ -107,6 +120,19 @@ class MLXCache(ABC):
         if not step.committed or work.roll:
             self._commit(step, layer, work)
         return spec
+
+    def fetch_again(self, layer: int) -> AttendSpec:
+        """What `update_and_fetch` has just returned for a layer, for layers that share its keys and values.
+
+        Raises IndexError for a layer out of range, RuntimeError for one that this step has not served.
+        """
+        check_layer(layer, self._n_layers)
+        step = self._step
+        served = step.committed and step.works[layer] is None
+        work = step.kinds[self._group_of[layer]] if served and step.kinds else None
+        if work is None or work.kind is MaskKind.APART:
+            raise RuntimeError(f"layer: {layer} was not served in the last step, expected update_and_fetch first")
+        return _fetched(self._key_pools[layer], self._value_pools[layer], work)
 
     def fetch_each(self, layer: int) -> list[AttendSpec]:
         """What `update_and_fetch` has just stored as a batch or apart, a sequence at a time, in order of position.
@@ -160,6 +186,10 @@ class MLXCache(ABC):
                 for pools in (self._key_pools, self._value_pools)
             )
         )
+
+    def unpacked(self, layer: int, stored: LayerBytes) -> tuple[mx.array, mx.array]:
+        """Keys and values `[1, H, n, D]` of the storage dtype from what `held` gave of a layer."""
+        return self._key_pools[layer].unpacked(stored.keys), self._value_pools[layer].unpacked(stored.values)
 
     def _check_bytes(self, layers: Sequence[LayerBytes], counts: Sequence[int]) -> None:
         """Refuse what `_put_back` could not write, `counts[i]` cells on layer i, with a ValueError."""
@@ -215,6 +245,10 @@ def _store_by_call(
             pool.write(work.at, update)
     if work.kind is MaskKind.APART:
         return AttendSpec(k, v, work.kind, None)
+    return _fetched(key_pool, value_pool, work)
+
+
+def _fetched(key_pool: Pool | QuantizedPool, value_pool: Pool | QuantizedPool, work: LayerWork) -> AttendSpec:
     if work.batch is not None:
         rows = work.batch.rows(key_pool.n_kv_heads, key_pool.slots)
         return AttendSpec(key_pool.gather(rows), value_pool.gather(rows), work.kind, work.mask)
@@ -229,6 +263,14 @@ def check_layer(layer: int, n_layers: int) -> None:
     """Refuse a layer that the model does not have with an IndexError; negative ones too."""
     if not 0 <= layer < n_layers:
         raise IndexError(f"layer: got {layer}, expected 0 <= layer < {n_layers}")
+
+
+def _check_dtypes(k: mx.array, v: mx.array) -> None:
+    for name, array in (("k", k), ("v", v)):
+        if array.dtype not in _FLOATS:
+            raise ValueError(
+                f"{name}: got dtype {array.dtype}, expected one of float16, bfloat16 and float32; cast it first"
+            )
 
 
 def check_cells(k: mx.array, v: mx.array, cells: LayerConfig, count: int) -> None:

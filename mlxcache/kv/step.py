@@ -153,7 +153,7 @@ class Step:
         n_layers: of the model.
     """
 
-    __slots__ = ("committed", "count", "first", "gather", "kinds", "raw", "works")
+    __slots__ = ("committed", "count", "first", "fresh", "gather", "kinds", "raw", "works")
 
     def __init__(self, first: int, count: int, raw: bytes, gather: Gather, n_layers: int) -> None:
         self.first = first
@@ -166,6 +166,8 @@ class Step:
         self.kinds: list[LayerWork | None] = []
         #: Whether the layout knows of it: from the first layer on.
         self.committed = False
+        #: Whether it was worked out for itself, not made of the last one's.
+        self.fresh = True
 
     def advance(self, windows: Sequence[int | None], group_of: Sequence[int]) -> None:
         """Be the next token's step: what was worked out for the last one, moved on by a cell.
@@ -177,7 +179,7 @@ class Step:
             assert work is not None
             work.advance(window)
         self.first += 1
-        self.committed = False
+        self.committed = self.fresh = False
         self.works = [*kinds] * len(group_of) if len(kinds) == 1 else [kinds[group] for group in group_of]
 
     def has(self, positions: Positions) -> bool:

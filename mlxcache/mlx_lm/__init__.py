@@ -27,6 +27,9 @@ from mlxcache.kv.storage.layout import CacheConfig, LayerConfig, LayerPolicy
 from mlxcache.mlx_lm.layer_caches import CellLayerCache, SequenceLayerCache
 
 for _class in (SequenceLayerCache, CellLayerCache):
+    setattr(lm_cache, _class.__qualname__, _class)  # what a file names that an earlier version has saved
+    # mlx-lm saves this name and looks it up: where it is missing, its error says what to import.
+    _class.__name__ = f"{_class.__qualname__} (import mlxcache.mlx_lm)"
     setattr(lm_cache, _class.__name__, _class)
 
 
@@ -46,9 +49,11 @@ def config_for(
         prefill_step_size: the largest chunk of a prompt, as in mlx-lm's `generate_step`.
         options: further fields of `CacheConfig`; `kv_dtype` is the model's own unless given here.
 
-    Raises ValueError for a model with layers that hold something other than K and V of one head_dim.
+    Raises ValueError for a model with layers that hold something other than K and V of one head_dim, or that see
+    fewer tokens than they keep. docs/models.md has the architectures that run and those that are refused.
     """
     caches = lm_cache.make_prompt_cache(model)
+    asked = [_asked_windows(cache) for cache in caches]
     model(mx.zeros((1, 1), mx.int32), cache=caches)
     layers, dtypes = [], []
     for index, cache in enumerate(caches):
@@ -61,6 +66,11 @@ def config_for(
             raise ValueError(
                 f"model: layer {index} uses mlx-lm's {kind}, expected KVCache or a RotatingKVCache of keep=0"
             )
+        if strange := asked[index] - {None, policy.window}:
+            raise ValueError(
+                f"model: layer {index} uses mlx-lm's {kind} of window={policy.window} with masks of windows "
+                f"{sorted(map(str, strange))}, expected the same window"
+            )
         keys, values = cache.keys, cache.values
         if keys is None or keys.shape[-1] != values.shape[-1]:
             shapes = "none" if keys is None else f"{keys.shape} and {values.shape}"
@@ -69,6 +79,20 @@ def config_for(
         dtypes.append(keys.dtype)
     options = {"kv_dtype": dtypes[0], "max_write": prefill_step_size, **options}
     return CacheConfig(capacity, len(layers), layers, **options)
+
+
+def _asked_windows(cache: Any) -> set[int | None]:
+    """The windows of the masks that a model then asks this cache for."""
+    asked: set[int | None] = set()
+    if isinstance(cache, (lm_cache.KVCache, lm_cache.RotatingKVCache)):
+        make = cache.make_mask
+
+        def noted(*args: Any, **options: Any) -> Any:
+            asked.add(options.get("window_size"))
+            return make(*args, **options)
+
+        vars(cache)["make_mask"] = noted
+    return asked
 
 
 def make_prompt_cache(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import mlx.core as mx
+import mlx_lm.models.cache as lm_cache
 import numpy as np
 
 from mlxcache.kv.cache import LayerBytes, MLXCache
@@ -19,6 +20,9 @@ from mlxcache.kv.step import Gather, Positions
 from mlxcache.kv.storage.cell_layout import CellLayout
 from mlxcache.kv.storage.layout import CacheConfig
 from mlxcache.mlx_lm.prompt_state import READER, layer_state
+
+_FLAT: Any = lm_cache.KVCache
+_RING: Any = lm_cache.RotatingKVCache
 
 
 class StepPositions:
@@ -78,11 +82,70 @@ class LayerCache(ABC):
         self.layer = layer
         self._positions = positions
         self._config = cache.config
+        #: The name of the dtype that the model computes in, where it is not the storage dtype.
+        self._asked = ""
         self._window = cache.config.layer(layer).policy.window
 
     @abstractmethod
     def update_and_fetch(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
         """Store `[B, H, T, D]` and return what the step attends to, `[B, H, S, D]` in the dtype of `keys`."""
+
+    def keys_and_values(self) -> tuple[mx.array, mx.array]:
+        """What this step's `update_and_fetch` returned, for layers that share a layer's keys and values.
+
+        Raises RuntimeError where the last step has not served this layer.
+        """
+        stored, other, _, _ = self.cache.fetch_again(self.layer)
+        if not self._asked:
+            return stored, other
+        dtype = getattr(mx, self._asked)
+        return stored.astype(dtype), other.astype(dtype)
+
+    def to_quantized(self, group_size: int = 64, bits: int = 4) -> LayerCache:
+        """This layer, for mlx-lm's `kv_bits`, where its cache stores quantised already.
+
+        Raises ValueError where it does not: all layers share one cache, which is made with `kv_bits`.
+        """
+        config = self._config
+        if (config.kv_bits, config.kv_group_size) == (bits, group_size):
+            return self
+        stores = "does not quantise" if config.kv_bits is None else f"stores {config.kv_bits} bits in groups"
+        stores += "" if config.kv_bits is None else f" of {config.kv_group_size}"
+        raise ValueError(
+            f"kv_bits: got {bits} with kv_group_size={group_size} for a cache that {stores}, expected a prompt "
+            f"cache that is made so, with config_for(model, kv_bits=8, kv_group_size={group_size}), 4 or 8 bits; "
+            "it quantises from the first token on, whatever quantized_kv_start says"
+        )
+
+    @classmethod
+    def merge(cls, caches: Sequence[LayerCache]) -> Any:
+        """mlx-lm's own cache of a batch with what these layers hold, copied, for its `BatchGenerator`.
+
+        The layers here stay as they are. `cell_prompt_cache` takes a batch without a copy.
+        """
+        return type(caches[0].extract(0)).merge([cache.extract(0) for cache in caches])
+
+    @abstractmethod
+    def extract(self, idx: int) -> Any:
+        """mlx-lm's own cache with a copy of what sequence `idx` of the batch holds. IndexError out of range."""
+
+    def _extracted(self, stored: LayerBytes, offset: int) -> Any:
+        window = self._window
+        made: Any = _FLAT() if window is None else _RING(window)
+        if offset:
+            keys, values = self.cache.unpacked(self.layer, stored)
+            held = keys.shape[2] if window is None else min(window, keys.shape[2])
+            made.keys, made.values = (mx.contiguous(each[:, :, -held:]) for each in (keys, values))
+            made.offset = offset
+            if window is not None:
+                made._idx = held
+        return made
+
+    def __copy__(self) -> LayerCache:
+        raise TypeError(
+            f"layer {self.layer}: got copy.copy, which would step one cache twice, expected copy.deepcopy of the "
+            "whole prompt cache"
+        )
 
     @abstractmethod
     def _step_mask(self, count: int) -> StepMask | None:
@@ -158,24 +221,38 @@ class SequenceLayerCache(LayerCache):
         dtype = keys.dtype
         if dtype == self._config.kv_dtype:
             return stored, other
+        self._asked = str(dtype).rpartition(".")[2]
         return stored.astype(dtype), other.astype(dtype)
 
     def is_trimmable(self) -> bool:
-        """Whether any number of tokens can be taken back: not once a ring layer has dropped some."""
-        return self.cache.oldest_restart == 0
+        """Always: `trim` takes the tokens back or says why it cannot.
+
+        mlx-lm asks this first and then goes on without a word where the answer is no, with tokens that were to go.
+        """
+        return True
 
     def trim(self, n: int) -> int:
-        """Take back the newest `n` tokens, or all; the number taken, 0 where a ring layer has dropped too many.
+        """Take back the newest `n` tokens, or all; the number taken.
 
-        It may work where `is_trimmable` says no: that speaks for every `n`.
+        Raises ValueError, and changes nothing, where a ring layer has dropped what that many would need.
         """
         _check_trim(n)
         target = max(0, self.offset - n)
         if self.cache.length > target and not self.cache.rewind(target):
-            return 0
+            oldest = self.cache.oldest_restart
+            raise ValueError(
+                f"n: got {n} tokens to take back from {self.offset}, expected at most {self.offset - oldest} "
+                "(or all): a layer with a window no longer holds what came before; make the cache with a larger "
+                "prefill_step_size, fill a new one, or use a cell cache, which keeps everything"
+            )
         taken = self.offset - target
         self.offset = target
         return taken
+
+    def extract(self, idx: int) -> Any:
+        """See `LayerCache.extract`."""
+        _check_row(idx, 1)
+        return self._extracted(self.cache.held(self.layer)[1], self.offset)
 
     @property
     def state(self) -> Any:
@@ -251,6 +328,7 @@ class CellLayerCache(LayerCache):
         dtype = keys.dtype
         if dtype == self._config.kv_dtype:
             return stored, other
+        self._asked = str(dtype).rpartition(".")[2]
         return stored.astype(dtype), other.astype(dtype)
 
     def is_trimmable(self) -> bool:
@@ -269,6 +347,11 @@ class CellLayerCache(LayerCache):
         self._go_on(targets)
         self._positions.forget()
         return taken
+
+    def extract(self, idx: int) -> Any:
+        """See `LayerCache.extract`."""
+        _check_row(idx, len(self.seq_ids))
+        return self._extracted(self.cache.held(self.layer, self.seq_ids[idx]), self._starts[idx])
 
     @property
     def state(self) -> Any:
@@ -322,6 +405,11 @@ class CellLayerCache(LayerCache):
 def _check_trim(n: int) -> None:
     if n < 0:
         raise ValueError(f"n: got {n}, expected at least 0 tokens to take back; a step adds tokens")
+
+
+def _check_row(idx: int, batch: int) -> None:
+    if not 0 <= idx < batch:
+        raise IndexError(f"idx: got {idx}, expected 0 <= idx < {batch}, a sequence of the batch")
 
 
 def _offset(starts: tuple[int, ...]) -> int | mx.array:

@@ -100,11 +100,11 @@ class QuantizedPool:
 
     def read(self, start: int, length: int) -> mx.array:
         """Cells `[start, start + length)` as `[1, H, length, D]` in `dtype`, dequantised. See `Pool.read`."""
-        return self._dequantised([plane.read(start, length) for plane in self.planes])
+        return self.unpacked([plane.read(start, length) for plane in self.planes])
 
     def gather(self, rows: mx.array) -> mx.array:
         """See `Pool.gather`."""
-        return self._dequantised([plane.gather(rows) for plane in self.planes])
+        return self.unpacked([plane.gather(rows) for plane in self.planes])
 
     def reserve(self, slots: int) -> None:
         """See `Pool.reserve`."""
@@ -121,7 +121,8 @@ class QuantizedPool:
             update = update.astype(self.dtype)
         return tuple(mx.quantize(update, group_size=self.group_size, bits=self.bits))
 
-    def _dequantised(self, parts: Sequence[mx.array]) -> mx.array:
+    def unpacked(self, parts: Sequence[mx.array]) -> mx.array:
+        """See `Pool.unpacked`."""
         codes, scales, biases = parts
         if on_gpu():
             return mx.dequantize(codes, scales, biases, group_size=self.group_size, bits=self.bits)
