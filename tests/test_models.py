@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("mlx_lm")
-from tools.model_table import judged  # noqa: E402
-from tools.small_models import architectures  # noqa: E402
+from tools.model_table import judged
+from tools.small_models import architectures
 
 PAGE = Path(__file__).parents[1] / "docs" / "models.md"
 HEADINGS = {"run": "runs", "are refused": "refused", "are not tried": "not built"}

@@ -232,7 +232,7 @@ def _make_room(pools: tuple[Pool | QuantizedPool, ...], work: LayerWork) -> None
     for pool in pools:
         if work.roll:
             pool.roll(work.roll)
-        pool.reserve(work.slots)
+        pool.reserve(work.slots, work.shape[2])
 
 
 def _store_by_call(

@@ -24,6 +24,7 @@ import mlx_lm.models.cache as lm_cache
 from mlxcache.kv.cells import MLXCellCache
 from mlxcache.kv.sequence import MLXSequenceCache
 from mlxcache.kv.storage.layout import CacheConfig, LayerConfig, LayerPolicy
+from mlxcache.kv.storage.pool import GROWTH
 from mlxcache.mlx_lm.layer_caches import CellLayerCache, SequenceLayerCache
 
 for _class in (SequenceLayerCache, CellLayerCache):
@@ -77,7 +78,8 @@ def config_for(
             raise ValueError(f"model: layer {index} stores {shapes}, expected keys and values of one head_dim")
         layers.append(LayerConfig(policy, keys.shape[1], keys.shape[3]))
         dtypes.append(keys.dtype)
-    options = {"kv_dtype": dtypes[0], "max_write": prefill_step_size, **options}
+    # As many cells as mlx-lm's caches begin with.
+    options = {"kv_dtype": dtypes[0], "max_write": prefill_step_size, "initial_capacity": GROWTH, **options}
     return CacheConfig(capacity, len(layers), layers, **options)
 
 

@@ -95,7 +95,7 @@ class Pool:
             raise ValueError(
                 f"update: got {count} cells at slot {start}, expected a run inside [0, {self.max_slots})"
             )
-        self.reserve(stop)
+        self.reserve(stop, count)
         self.array[:, :, start:stop] = update
 
     def write_cells(self, indices: Sequence[int] | np.ndarray, update: mx.array) -> None:
@@ -106,7 +106,7 @@ class Pool:
         """
         count = check_update(self, update)
         index = cell_index(indices, count, self.max_slots)
-        self.reserve(int(max(indices)) + 1)
+        self.reserve(int(max(indices)) + 1, count)
         self.place(index, update)
 
     def place(self, index: mx.array, update: mx.array) -> None:
@@ -136,22 +136,23 @@ class Pool:
         (cells,) = parts
         return cells
 
-    def reserve(self, slots: int) -> None:
-        """Grow until `slots` cells are there, at most `max_slots`; cells stay, new ones are zero.
+    def reserve(self, slots: int, count: int = 1) -> None:
+        """Grow until `slots` cells are there, for a write of the last `count` of them; the others stay.
 
-        It doubles up to two blocks of `GROWTH` cells and takes whole blocks from then on: like mlx-lm's caches it
-        never holds a block more than it needs. While it grows it holds the old cells and the new ones.
+        It doubles while that is little, and takes whole blocks of `GROWTH` for the new cells from then on, at most
+        `max_slots`: what mlx-lm's caches take, so that a pool never holds more. While it grows it holds the old
+        cells and the new ones.
         """
         if slots <= self.slots:
             return
         grown = max(self.slots, 1)
         while grown < slots:
             grown *= 2
-        if grown > 2 * GROWTH:
-            grown = -(-slots // GROWTH) * GROWTH
+        grown = min(grown, slots - count + -(-count // GROWTH) * GROWTH)
         grown = self._allowed(grown)
-        more = mx.zeros((1, self.n_kv_heads, grown - self.slots, self.head_dim), self.dtype)
-        self.array = mx.concatenate([self.array, more], axis=2) if self.slots else more
+        kept = self.slots if count < slots else 0  # what is written next may be all that there is
+        more = mx.zeros((1, self.n_kv_heads, grown - kept, self.head_dim), self.dtype)
+        self.array = mx.concatenate([self.array, more], axis=2) if kept else more
         self.slots = grown
 
     def _allowed(self, slots: int) -> int:

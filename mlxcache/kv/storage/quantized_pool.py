@@ -89,8 +89,9 @@ class QuantizedPool:
 
     def write_cells(self, indices: Sequence[int] | np.ndarray, update: mx.array) -> None:
         """See `Pool.write_cells`."""
-        index = cell_index(indices, check_update(self, update), self.max_slots)
-        self.reserve(int(max(indices)) + 1)
+        count = check_update(self, update)
+        index = cell_index(indices, count, self.max_slots)
+        self.reserve(int(max(indices)) + 1, count)
         self.place(index, update)
 
     def place(self, index: mx.array, update: mx.array) -> None:
@@ -106,10 +107,10 @@ class QuantizedPool:
         """See `Pool.gather`."""
         return self.unpacked([plane.gather(rows) for plane in self.planes])
 
-    def reserve(self, slots: int) -> None:
+    def reserve(self, slots: int, count: int = 1) -> None:
         """See `Pool.reserve`."""
         for plane in self.planes:
-            plane.reserve(slots)
+            plane.reserve(slots, count)
 
     def roll(self, shift: int) -> None:
         """See `Pool.roll`."""
