@@ -31,6 +31,7 @@ def _decode(cache: MLXSequenceCache, count: int) -> None:
 
 
 def _active() -> int:
+    mx.synchronize()  # a stream lets go of arrays when it has caught up
     gc.collect()
     mx.clear_cache()
     return int(mx.get_active_memory())
@@ -52,7 +53,7 @@ def test_a_growth_step_holds_the_old_cells_and_the_new_ones() -> None:
     assert mx.get_peak_memory() - others <= old + pool.nbytes + old // 16 + MIB // 4
 
 
-@pytest.mark.parametrize("length", [1, 255, 256, 257, 600, 1025, 4096, 5001, 16388])
+@pytest.mark.parametrize("length", [1, 254, 256, 257, 600, 1025, 4096, 5001, 16388])
 @pytest.mark.parametrize("chunk", [1, 100, 2048])
 def test_a_cache_of_any_length_peaks_no_higher_than_mlx_lms(length: int, chunk: int) -> None:
     """From empty to that many tokens, the last ones by chunks, and one more; held bytes as well as the peak."""
@@ -73,7 +74,9 @@ def test_a_cache_of_any_length_peaks_no_higher_than_mlx_lms(length: int, chunk: 
             done += count
         return int(mx.get_peak_memory()) - others
 
-    theirs = run(lambda cells, own=lm.KVCache(): own.update_and_fetch(cells, cells))
+    own = [lm.KVCache()]
+    theirs = run(lambda cells: own[0].update_and_fetch(cells, cells))
+    own.clear()
     ours = _cache(LayerPolicy.flat(), 65536, initial_capacity=256, heads=8)  # as `config_for` has it
     step = ours.update_and_fetch
     got = run(

@@ -15,6 +15,7 @@ from mlxcache.kv.step import Gather, LayerWork, Positions, Step
 from mlxcache.kv.storage.layout import CacheConfig, LayerConfig, Run
 from mlxcache.kv.storage.pool import Pool
 from mlxcache.kv.storage.quantized_pool import QuantizedPool
+from mlxcache.kv.storage.ring_moves import serve
 from mlxcache.kv.tracing import refuse_tracing
 
 # AttendSpec(...) goes through a Python-level __new__: 290 ns where this takes 180, once a layer.
@@ -69,7 +70,8 @@ class MLXCache(ABC):
             gather: how a step of B sequences is read. As a batch, keys and values are `[B, H, S, D]` and a mask
                 `[B or 1, 1, T / B, S]`: the queries of each sequence, a B-th of the step's tokens in their order,
                 meet the cells of that sequence alone. With `MaskKind.APART`, keys and values are the step's own,
-                and `read_each` has what they attend to.
+                and `read_each` has what they attend to. Any but NEVER also says that the caller attends to the
+                keys, in whatever order they come: `AttendSpec.order` tells.
 
         A value beyond the range of the storage dtype is stored as an infinity, for its own sequence alone.
 
@@ -95,7 +97,7 @@ class MLXCache(ABC):
         shape = work.shape
         if k.shape != shape or v.shape != shape:
             check_cells(k, v, self.config.layer(layer), shape[2])
-        if step.fresh or not step.committed:
+        if not (step.moved and step.committed):
             # Not in every layer of a step that goes on as the last one did: this takes as long as the shapes.
             _check_dtypes(k, v)
             if not step.committed:
@@ -103,8 +105,9 @@ class MLXCache(ABC):
         # The last check is made: from here on the layer is served.
         key_pool = self._key_pools[layer]
         value_pool = self._value_pools[layer]
-        if work.roll or work.slots > key_pool.slots:
-            _make_room((key_pool, value_pool), work)
+        if work.slots > key_pool.slots:
+            key_pool.reserve(work.slots, work.most, shape[2])
+            value_pool.reserve(work.slots, work.most, shape[2])
         write = work.write
         if write is None:
             spec = _store_by_call(key_pool, value_pool, work, k, v)
@@ -115,22 +118,23 @@ class MLXCache(ABC):
             keys[write] = k
             values[write] = v
             read = work.read
-            spec = _tuple(AttendSpec, (keys[read], values[read], work.kind, work.mask))
+            spec = _tuple(work.spec, (keys[read], values[read], work.kind, work.mask))
         step.works[layer] = None
-        if not step.committed or work.roll:
+        if not step.committed or work.lasting:
             self._commit(step, layer, work)
         return spec
 
     def fetch_again(self, layer: int) -> AttendSpec:
-        """What `update_and_fetch` has just returned for a layer, for layers that share its keys and values.
+        """What `update_and_fetch` has just returned for a layer, read again where that can be.
 
-        Raises IndexError for a layer out of range, RuntimeError for one that this step has not served.
+        Raises IndexError for a layer out of range, RuntimeError for one that this step has not served, and for a
+        chunk whose oldest cells a ring layer has dropped since.
         """
         check_layer(layer, self._n_layers)
         step = self._step
         served = step.committed and step.works[layer] is None
         work = step.kinds[self._group_of[layer]] if served and step.kinds else None
-        if work is None or work.kind is MaskKind.APART:
+        if work is None or work.kind is MaskKind.APART or work.moves is not None:
             raise RuntimeError(f"layer: {layer} was not served in the last step, expected update_and_fetch first")
         return _fetched(self._key_pools[layer], self._value_pools[layer], work)
 
@@ -150,7 +154,14 @@ class MLXCache(ABC):
 
         For models that make their masks before their layers run. Raises what `update_and_fetch` would.
         """
-        step = self._step_of(layer, positions, gather)
+        step = self._step
+        if (
+            not 0 <= layer < self._n_layers
+            or len(positions) != step.count
+            or step.gather is not gather
+            or not step.has(positions)
+        ):
+            step = self._step_of(layer, positions, gather)
         work = step.works[layer]
         if work is None:
             work = self._work_of(step, layer)
@@ -189,7 +200,7 @@ class MLXCache(ABC):
 
     def unpacked(self, layer: int, stored: LayerBytes) -> tuple[mx.array, mx.array]:
         """Keys and values `[1, H, n, D]` of the storage dtype from what `held` gave of a layer."""
-        return self._key_pools[layer].unpacked(stored.keys), self._value_pools[layer].unpacked(stored.values)
+        return self._key_pools[layer].joined(stored.keys), self._value_pools[layer].joined(stored.values)
 
     def _check_bytes(self, layers: Sequence[LayerBytes], counts: Sequence[int]) -> None:
         """Refuse what `_put_back` could not write, `counts[i]` cells on layer i, with a ValueError."""
@@ -228,16 +239,14 @@ def _taken(plane: Pool, runs: Sequence[Run] | np.ndarray) -> mx.array:
     return parts[0] if len(parts) == 1 else mx.concatenate(parts, axis=2)
 
 
-def _make_room(pools: tuple[Pool | QuantizedPool, ...], work: LayerWork) -> None:
-    for pool in pools:
-        if work.roll:
-            pool.roll(work.roll)
-        pool.reserve(work.slots, work.shape[2])
-
-
 def _store_by_call(
     key_pool: Pool | QuantizedPool, value_pool: Pool | QuantizedPool, work: LayerWork, k: mx.array, v: mx.array
 ) -> AttendSpec:
+    moves = work.moves
+    if moves is not None:
+        write, read, most = Run(work.at, work.shape[2]), Run(work.start, work.span), work.most
+        keys = serve(key_pool, moves, k, write, read, most)
+        return work.spec(keys, serve(value_pool, moves, v, write, read, most), work.kind, work.mask)
     for pool, update in ((key_pool, k), (value_pool, v)):
         if work.index is not None:
             pool.place(work.index, update)
@@ -252,11 +261,11 @@ def _fetched(key_pool: Pool | QuantizedPool, value_pool: Pool | QuantizedPool, w
     if work.batch is not None:
         rows = work.batch.rows(key_pool.n_kv_heads, key_pool.slots)
         return AttendSpec(key_pool.gather(rows), value_pool.gather(rows), work.kind, work.mask)
-    read = work.start, work.stop - work.start
-    keys, values = key_pool.read(*read), value_pool.read(*read)
+    cells = work.start, work.span
+    keys, values = key_pool.read(*cells), value_pool.read(*cells)
     if work.clean is not None:
         keys, values = work.clean(keys), work.clean(values)
-    return AttendSpec(keys, values, work.kind, work.mask)
+    return work.spec(keys, values, work.kind, work.mask)
 
 
 def check_layer(layer: int, n_layers: int) -> None:

@@ -53,9 +53,7 @@ def config_for(
     Raises ValueError for a model with layers that hold something other than K and V of one head_dim, or that see
     fewer tokens than they keep. docs/models.md has the architectures that run and those that are refused.
     """
-    caches = lm_cache.make_prompt_cache(model)
-    asked = [_asked_windows(cache) for cache in caches]
-    model(mx.zeros((1, 1), mx.int32), cache=caches)
+    caches, asked = _asked(model)
     layers, dtypes = [], []
     for index, cache in enumerate(caches):
         kind = type(cache).__name__
@@ -67,7 +65,7 @@ def config_for(
             raise ValueError(
                 f"model: layer {index} uses mlx-lm's {kind}, expected KVCache or a RotatingKVCache of keep=0"
             )
-        if strange := asked[index] - {None, policy.window}:
+        if strange := asked[index].windows - {None, policy.window}:
             raise ValueError(
                 f"model: layer {index} uses mlx-lm's {kind} of window={policy.window} with masks of windows "
                 f"{sorted(map(str, strange))}, expected the same window"
@@ -83,18 +81,44 @@ def config_for(
     return CacheConfig(capacity, len(layers), layers, **options)
 
 
-def _asked_windows(cache: Any) -> set[int | None]:
-    """The windows of the masks that a model then asks this cache for."""
-    asked: set[int | None] = set()
-    if isinstance(cache, (lm_cache.KVCache, lm_cache.RotatingKVCache)):
-        make = cache.make_mask
+class _Asked:
+    """What a model asks of one of mlx-lm's caches: noted while it makes the graph of one token."""
 
-        def noted(*args: Any, **options: Any) -> Any:
-            asked.add(options.get("window_size"))
-            return make(*args, **options)
+    def __init__(self, cache: Any) -> None:
+        self.windows: set[int | None] = set()
+        self._stores = 0
+        self._reads = 0
+        if not isinstance(cache, (lm_cache.KVCache, lm_cache.RotatingKVCache)):
+            return
+        store: Any = cache.update_and_fetch
+        read: Any = cache.keys_and_values
+        mask: Any = cache.make_mask
 
-        vars(cache)["make_mask"] = noted
-    return asked
+        def update_and_fetch(*args: Any) -> Any:
+            self._stores += 1
+            return store(*args)
+
+        def keys_and_values() -> Any:
+            self._reads += 1
+            return read()
+
+        def make_mask(*args: Any, **options: Any) -> Any:
+            self.windows.add(options.get("window_size"))
+            return mask(*args, **options)
+
+        vars(cache).update(update_and_fetch=update_and_fetch, keys_and_values=keys_and_values, make_mask=make_mask)
+
+    @property
+    def shares(self) -> bool:
+        """Whether another layer reads what this one's update has returned already."""
+        return self._reads > self._stores
+
+
+def _asked(model: Any) -> tuple[list[Any], list[_Asked]]:
+    caches = lm_cache.make_prompt_cache(model)
+    asked = [_Asked(cache) for cache in caches]
+    model(mx.zeros((1, 1), mx.int32), cache=caches)
+    return caches, asked
 
 
 def make_prompt_cache(
@@ -118,7 +142,10 @@ def make_prompt_cache(
     """
     config = config_for(model) if config is None else config
     if kind == "sequence":
-        return SequenceLayerCache.over(MLXSequenceCache(config), position_dtype)
+        layers = SequenceLayerCache.over(MLXSequenceCache(config), position_dtype)
+        for layer, asked in zip(layers, _asked(model)[1], strict=False):
+            layer.shares = asked.shares
+        return layers
     if kind == "cell":
         return CellLayerCache.over(MLXCellCache(config), [0], position_dtype)
     raise ValueError(f"kind: got {kind!r}, expected 'sequence' or 'cell'")

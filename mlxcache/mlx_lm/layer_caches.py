@@ -23,6 +23,8 @@ from mlxcache.mlx_lm.prompt_state import READER, layer_state
 
 _FLAT: Any = lm_cache.KVCache
 _RING: Any = lm_cache.RotatingKVCache
+# What a model does with what it is handed, so that a ring need not be in order.
+_ATTENDS = Gather.BATCH
 
 
 class StepPositions:
@@ -82,24 +84,21 @@ class LayerCache(ABC):
         self.layer = layer
         self._positions = positions
         self._config = cache.config
-        #: The name of the dtype that the model computes in, where it is not the storage dtype.
-        self._asked = ""
         self._window = cache.config.layer(layer).policy.window
 
     @abstractmethod
     def update_and_fetch(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
-        """Store `[B, H, T, D]` and return what the step attends to, `[B, H, S, D]` in the dtype of `keys`."""
+        """Store `[B, H, T, D]` and return what the step attends to, `[B, H, S, D]` in the dtype of `keys`.
 
+        The keys of a sliding window come in any order; the mask of `make_mask` fits it.
+        """
+
+    @abstractmethod
     def keys_and_values(self) -> tuple[mx.array, mx.array]:
         """What this step's `update_and_fetch` returned, for layers that share a layer's keys and values.
 
         Raises RuntimeError where the last step has not served this layer.
         """
-        stored, other, _, _ = self.cache.fetch_again(self.layer)
-        if not self._asked:
-            return stored, other
-        dtype = getattr(mx, self._asked)
-        return stored.astype(dtype), other.astype(dtype)
 
     def to_quantized(self, group_size: int = 64, bits: int = 4) -> LayerCache:
         """This layer, for mlx-lm's `kv_bits`, where its cache stores quantised already.
@@ -205,6 +204,10 @@ class SequenceLayerCache(LayerCache):
         self.cache: MLXSequenceCache = cache
         self.offset: int = cache.length
         self._on_host = positions.on_host
+        #: Whether the model asks for `keys_and_values`, so that they are kept until the next step: a ring does not
+        #: hold all of a chunk's.
+        self.shares = False
+        self._last: tuple[mx.array, mx.array] | None = None
 
     @classmethod
     def over(cls, cache: MLXSequenceCache, position_dtype: mx.Dtype | None = None) -> list[SequenceLayerCache]:
@@ -214,15 +217,27 @@ class SequenceLayerCache(LayerCache):
 
     def update_and_fetch(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
         """See `LayerCache.update_and_fetch`."""
+        if self._last is not None:
+            self._last = None  # a slice of a pool that lives on would make MLX copy the pool
         count = keys.shape[2]
         positions = (self.offset,) if count == 1 and self._on_host else self._step(count)
-        stored, other, _, _ = self.cache.update_and_fetch(self.layer, positions, keys, values)
+        stored, other, _, _ = self.cache.update_and_fetch(self.layer, positions, keys, values, _ATTENDS)
         self.offset += count
         dtype = keys.dtype
-        if dtype == self._config.kv_dtype:
-            return stored, other
-        self._asked = str(dtype).rpartition(".")[2]
-        return stored.astype(dtype), other.astype(dtype)
+        if dtype != self._config.kv_dtype:
+            stored, other = stored.astype(dtype), other.astype(dtype)
+        if self.shares:
+            self._last = stored, other
+        return stored, other
+
+    def keys_and_values(self) -> tuple[mx.array, mx.array]:
+        """See `LayerCache.keys_and_values`."""
+        if self._last is None:
+            raise RuntimeError(
+                f"layer: {self.layer} has no keys and values of this step to share, expected update_and_fetch "
+                "first, and a prompt cache from make_prompt_cache(model), which finds out whether layers share"
+            )
+        return self._last
 
     def is_trimmable(self) -> bool:
         """Always: `trim` takes the tokens back or says why it cannot.
@@ -243,7 +258,7 @@ class SequenceLayerCache(LayerCache):
             raise ValueError(
                 f"n: got {n} tokens to take back from {self.offset}, expected at most {self.offset - oldest} "
                 "(or all): a layer with a window no longer holds what came before; make the cache with a larger "
-                "prefill_step_size, fill a new one, or use a cell cache, which keeps everything"
+                "max_rewind, fill a new one, or use a cell cache, which keeps everything"
             )
         taken = self.offset - target
         self.offset = target
@@ -258,7 +273,12 @@ class SequenceLayerCache(LayerCache):
     def state(self) -> Any:
         """See `LayerCache.state`."""
         oldest, stored = self.cache.held(self.layer)
-        facts = {"oldest": oldest, "length": self.cache.length, "written": self.cache.written}
+        facts = {
+            "oldest": oldest,
+            "length": self.cache.length,
+            "written": self.cache.written,
+            "shares": self.shares,
+        }
         return layer_state("sequence", self.cache.config, self.layer, stored, facts)
 
     @classmethod
@@ -278,7 +298,7 @@ class SequenceLayerCache(LayerCache):
     def _step_mask(self, count: int) -> StepMask | None:
         if count == 1:
             return None  # whatever the layer: its one query sees all that is read
-        return self.cache.mask_for(self.layer, self._step(count))
+        return self.cache.mask_for(self.layer, self._step(count), _ATTENDS)
 
     def _length(self) -> int:
         return self.offset
@@ -296,6 +316,8 @@ class CellLayerCache(LayerCache):
         super().__init__(cache, layer, positions)
         self.cache: MLXCellCache = cache
         self.seq_ids = seq_ids
+        #: The name of the dtype that the model computes in, where it is not the storage dtype.
+        self._asked = ""
         self._go_on(tuple(cache.next_position(seq) for seq in seq_ids))
 
     @classmethod
@@ -329,6 +351,14 @@ class CellLayerCache(LayerCache):
         if dtype == self._config.kv_dtype:
             return stored, other
         self._asked = str(dtype).rpartition(".")[2]
+        return stored.astype(dtype), other.astype(dtype)
+
+    def keys_and_values(self) -> tuple[mx.array, mx.array]:
+        """See `LayerCache.keys_and_values`."""
+        stored, other, _, _ = self.cache.fetch_again(self.layer)
+        if not self._asked:
+            return stored, other
+        dtype = getattr(mx, self._asked)
         return stored.astype(dtype), other.astype(dtype)
 
     def is_trimmable(self) -> bool:
@@ -433,8 +463,9 @@ class _SequenceKind:
         layers[0].cache.restore(
             facts["written"], facts["length"], [(each["oldest"], stored) for stored, each in parts]
         )
-        for layer in layers:
+        for layer, (_, its) in zip(layers, parts, strict=True):
             layer.offset = facts["length"]
+            layer.shares = bool(its.get("shares"))  # files of earlier versions do not say
 
 
 class _CellKind:
