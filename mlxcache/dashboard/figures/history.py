@@ -22,8 +22,8 @@ from mlxcache.dashboard.figures import suite as suite_figures
 from mlxcache.dashboard.figures.style import MARKERS, PLAIN, Palette, Theme, blank, legend_below, palette, style
 from mlxcache.history.loading.series_store import Series, SeriesStore
 from mlxcache.reports.plain_text import short
-from mlxcache.reports.releases import release_key
 from mlxcache.reports.units import format_value
+from mlxcache.support.releases import release_key
 
 _COLUMNS = 4
 

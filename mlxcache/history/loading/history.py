@@ -69,6 +69,10 @@ class ResultsFrame(pd.DataFrame):
     def _constructor(self) -> type[ResultsFrame]:
         return ResultsFrame
 
+    def groupby(self, *args: Any, dropna: bool = False, **kwargs: Any) -> Any:
+        """pandas' groupby, which here keeps the rows of benchmarks that lack a parameter (`dropna=False`)."""
+        return super().groupby(*args, dropna=dropna, **kwargs)
+
 
 def facts_of(table: pd.DataFrame) -> Facts:
     """What is known of a table; of one that somebody made by hand nothing."""

@@ -28,7 +28,7 @@ from mlxcache.history.loading.reading import Reader, settle_duplicates
 from mlxcache.history.repository.commits import order_commits
 
 # More memory than this is not spent on param_ columns unless they are asked for.
-PARAM_COLUMNS_BYTES: Final = 256 * 1024**2
+PARAM_COLUMNS_BYTES: Final = 384 * 1024**2
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -63,7 +63,7 @@ def load(
         first_parent: order by first parents only.
         benchmarks: only benchmarks in whose name this regular expression is found.
         param_columns: which parameters get a column of their own: all (True), none (False), those named, or
-            (None) all unless they would take more than 256 MB, in which case there is a notice instead.
+            (None) all unless they would take more than 384 MB, in which case there is a notice instead.
         cache: keep parsed files in the default folder (True, see `parse_cache.default_folder`), in this
             folder, or not at all (False). With a cache, a large tree that is new is parsed by two processes.
         show_progress: None shows it where stderr is a terminal.
