@@ -40,6 +40,7 @@ WINGS: dict[str, dict[str, tuple[str, ...]]] = {
         "comparing": ("asv", "repository", "loading", "statistics", "changes"),
         "merging": ("asv", "repository", "loading", "changes"),
     },
+    "runner": {"system": ()},
     "dashboard": {
         "data": (),
         "figures": ("data",),
