@@ -48,7 +48,8 @@ class Facts:
     """What results say beside the values, each by its name in the table.
 
     `machines` have "hosts" and the fields of machine.json; `problems` are what could not be used, `notices`
-    what to know of the table as a whole, such as how commits are ordered.
+    what to know of the table as a whole, such as how commits are ordered; `repo` is where the project's
+    repository is, as it was given.
     """
 
     commits: Mapping[str, Commit] = field(default_factory=dict)
@@ -57,6 +58,7 @@ class Facts:
     sources: Mapping[str, Source] = field(default_factory=dict)
     problems: Problems = field(default_factory=Problems)
     notices: tuple[str, ...] = ()
+    repo: str | None = None
 
 
 class ResultsFrame(pd.DataFrame):

@@ -178,6 +178,7 @@ def read(
         sources={file.path: Source(file.path, file.kind, file.host, file.parsed.head) for file in reader.files},
         problems=Problems(reader.problems),
         notices=(*order.notices, *notices),
+        repo=None if repo is None else os.fspath(repo),
     )
     table = ResultsFrame(frame)
     table.facts = facts
