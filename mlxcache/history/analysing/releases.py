@@ -10,7 +10,7 @@ beside each other.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -52,7 +52,7 @@ def releases(table: History | pd.DataFrame, package: str) -> pd.DataFrame:
     return found.sort_values(["machine", "commit_index", "release"], ignore_index=True)
 
 
-def _in_order(texts: pd.Series[str]) -> pd.Categorical:
+def _in_order(texts: pd.Series[str]) -> pd.Categorical[Any]:
     """Releases as ordered categories: 0.9 before 0.30."""
     return pd.Categorical(texts, categories=sorted(set(texts), key=release_key), ordered=True)
 

@@ -1,4 +1,4 @@
-"""Changes and comparisons as an analyst wants them: with series, parameters and the dtypes of the results table."""
+"""Changes and comparisons for analysts: with parameters, series and the dtypes of the results table."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def change_points(
     cache: bool | str | os.PathLike[str] = True,
     show_progress: bool | None = None,
 ) -> ChangesFrame:
-    """All changes in a history, the newest first: `changes.change_table.change_points` with the table's own columns.
+    """All changes in a history, the newest first, with the columns of the table.
 
-    Arguments, columns and errors are those of that function. Beside its columns a row has the param_ columns of
-    the table, and texts are categories as in the table. Intervals are 95 % intervals.
+    Arguments, columns and errors are those of `changes.change_table.change_points`. Beside its columns a row has
+    the param_ columns of the table, and texts are categories as in the table. Intervals are 95 % intervals.
     """
     history = History.of(table)
     found = change_table.change_points(
@@ -107,14 +107,11 @@ def compare(
     parts = []
     for place, (role, side, name) in enumerate(zip(("base", "head"), (base, head), names, strict=True)):
         rows = _in_environment(history, side, role, as_commit(history, at))
-        parts.append(
-            pd.DataFrame(rows).assign(commit=name, commit_index=np.int32(place), _env=rows["env"].astype("str"))
-        )
+        parts.append(pd.DataFrame(rows).assign(commit=name, commit_index=np.int32(place)))
     both = pd.concat(parts, ignore_index=True)
     both["env"] = f"{names[0]} -> {names[1]}"
-    judged = judge_stored(
-        History(both.drop(columns=["series", "_env"]), history.facts), names[0], names[1], **options
-    )
+    only_two = History(both.drop(columns=["series"]), history.facts)
+    judged = judge_stored(only_two, names[0], names[1], **options)
     return with_columns_of(parts[1].assign(env=both["env"].iloc[0]), judged[0])
 
 
@@ -142,7 +139,8 @@ def _in_environment(history: History, side: Environment, role: str, commit: str)
         rows = rows[(rows[column].astype("str") == release).to_numpy()]
         if rows.empty:
             raise ValueError(
-                f"{role}: no results with {package} {release} at {commit[:10]}; there are: {', '.join(there) or 'none'}"
+                f"{role}: no results with {package} {release} at {commit[:10]}; there are: "
+                f"{', '.join(there) or 'none'}"
             )
     several = rows.groupby("machine", observed=True)["env"].nunique()
     if (several > 1).any():

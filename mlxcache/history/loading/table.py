@@ -9,6 +9,7 @@ rows of a file or of a benchmark is worked out once for it and not once a row.
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 from collections.abc import Iterable, Sequence
@@ -167,6 +168,8 @@ def read(
     extras = Extras(host=bool(rules), samples=samples, quartiles=quartiles, timing=timing, params=params)
     frame = assemble(reader.files, reader.cases, order.commits, extras)
 
+    if wanted is not None and n == 0 and reader.files:
+        notices.append(_no_such_benchmark(wanted.pattern, reader))
     if not reader.files:
         notices.append("no result files were found in " + ", ".join(map(str, roots)))
     facts = Facts(
@@ -184,6 +187,17 @@ def read(
     table.facts = facts
     table.attrs["problems"] = facts.problems
     return History(table, facts)
+
+
+def _no_such_benchmark(pattern: str, reader: Reader) -> str:
+    """That no benchmark matches, and which ones have a name like it."""
+    known = sorted(reader.benchmarks)
+    like = difflib.get_close_matches(
+        pattern, [*known, *(name.rpartition(".")[2] for name in known)], n=3, cutoff=0.5
+    )
+    near = like or known[:3]
+    told = f"; the nearest {'is' if len(near) == 1 else 'are'}: {', '.join(near)}" if near else ""
+    return f"benchmarks: no benchmark's name has {pattern!r} in it{told}"
 
 
 def series_keys(df: pd.DataFrame) -> pd.DataFrame:
