@@ -16,6 +16,7 @@ import json
 import math
 import re
 import sys
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -27,6 +28,7 @@ from mlxcache.history.repository.full_history import require_full_history
 from mlxcache.history.repository.revisions import resolve_commit, subject_of
 from mlxcache.remeasure.bisect import Answer, Found, Question, answer, bisect, line_between, reproduce
 from mlxcache.remeasure.driver_process import DriverProcess
+from mlxcache.remeasure.project import repository, results_folder
 from mlxcache.remeasure.rerun import Outcome, Rerun
 from mlxcache.remeasure.rounds import (
     DEFAULT_ROUNDS,
@@ -67,8 +69,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--change", metavar="REV", help="the change whose first slow commit is this, not the newest one"
     )
-    parser.add_argument("--results", default="results", metavar="DIR", help="asv results (default: %(default)s)")
-    parser.add_argument("--repo", default=".", metavar="DIR", help="the repository (default: %(default)s)")
+    parser.add_argument("--results", metavar="DIR", help="asv results (default: results_dir of asv.conf.json)")
+    parser.add_argument("--repo", metavar="DIR", help="the repository (default: the one that asv builds from)")
     parser.add_argument("--config", metavar="FILE", help="asv.conf.json (default: the one in --repo)")
     parser.add_argument("--env", default="", metavar="SPEC", help="asv environment to measure in")
     parser.add_argument(
@@ -81,6 +83,12 @@ def run(args: argparse.Namespace) -> int:
     """Bisect and say which commit it is."""
     found: Found
     try:
+        args.config = str(find_config(args.config or args.repo or "."))
+        args.results = results_folder(args.results, args.config)
+        place = repository(args.repo, Path(args.config))
+        args.repo = place.folder
+        if place.notice:
+            _say(place.notice)
         require_full_history(args.repo)
         task = _task(args)
         with DriverProcess() as driver:
@@ -105,7 +113,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _task(args: argparse.Namespace) -> _Task:
-    config = str(find_config(args.config or args.repo))
+    config = args.config
     if args.good and args.bad:
         benchmark, params = _parse(args.series)
         good, bad, env = resolve_commit(args.repo, args.good), resolve_commit(args.repo, args.bad), args.env

@@ -27,6 +27,7 @@ from mlxcache.history.loading.history import History
 from mlxcache.history.loading.table import read
 from mlxcache.history.repository.revisions import resolve_commit, where_left
 from mlxcache.remeasure.driver_process import DriverProcess
+from mlxcache.remeasure.project import Place, repository, results_folder
 from mlxcache.remeasure.rounds import DEFAULT_ROUNDS, MeasureError, OverBudgetError, find_config, measure
 from mlxcache.reports.comment import NOT_DONE, render
 from mlxcache.reports.text import FORMATS
@@ -38,8 +39,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("base", metavar="BASE", help="a revision; the comparison starts where HEAD left it")
     parser.add_argument("head", metavar="HEAD", help="a revision")
-    parser.add_argument("--results", default="results", metavar="DIR", help="asv results (default: %(default)s)")
-    parser.add_argument("--repo", default=".", metavar="DIR", help="the repository (default: %(default)s)")
+    parser.add_argument("--results", metavar="DIR", help="asv results (default: results_dir of asv.conf.json)")
+    parser.add_argument("--repo", metavar="DIR", help="the repository (default: the one that asv builds from)")
     parser.add_argument("--measure", action="store_true", help="measure both commits now, in turn, through asv")
     parser.add_argument("--config", metavar="FILE", help="asv.conf.json (default: the one in --repo)")
     parser.add_argument("--bench", action="append", default=[], metavar="REGEX", help="only these benchmarks")
@@ -79,6 +80,8 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     began = time.monotonic()
     try:
+        args.start = args.repo or "."
+        args.results = results_folder(args.results, args.config or args.start)
         comparison, history = _compare(args, began)
     except (MeasureError, ValueError, OSError) as error:
         print(f"mlxcache compare: {error}", file=sys.stderr)
@@ -109,8 +112,12 @@ def _compare(args: argparse.Namespace, began: float) -> tuple[Comparison, Histor
         environments=tuple(args.env),
         rounds=args.rounds,
     )
-    head, base = resolve_commit(args.repo, args.head), resolve_commit(args.repo, args.base)
     notices = []
+    if args.repo is None:
+        place = repository(None, find_config(args.config or ".")) if args.measure or args.config else Place(".")
+        args.repo = place.folder
+        notices += [place.notice] if place.notice else []
+    head, base = resolve_commit(args.repo, args.head), resolve_commit(args.repo, args.base)
     if not args.exact_base:
         left = where_left(args.repo, args.base, args.head)
         if left != base:
@@ -157,7 +164,7 @@ class _Measuring:
     ) -> None:
         self._driver = driver
         self._args, self._base, self._head, self._ends = args, base, head, ends
-        self._config = find_config(args.config or args.repo)
+        self._config = find_config(args.config or args.start)
         device = device_for(this_machine())
         self._variables = {DEVICE_VARIABLE: device} if device else {}
         self._measured = False

@@ -21,6 +21,7 @@ from mlxcache.history.repository.commits import RepositoryError
 from mlxcache.history.repository.full_history import require_full_history
 from mlxcache.remeasure.confirming import NotMeasured, candidates, confirm_changes
 from mlxcache.remeasure.driver_process import DriverProcess
+from mlxcache.remeasure.project import results_folder
 from mlxcache.remeasure.rounds import DEFAULT_ROUNDS, MeasureError, find_config, measure, this_machine
 from mlxcache.reports.changes import render, standing
 from mlxcache.reports.text import FORMATS
@@ -34,7 +35,7 @@ _ABOUT_CANDIDATES = (
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("--results", default="results", metavar="DIR", help="asv results (default: %(default)s)")
+    parser.add_argument("--results", metavar="DIR", help="asv results (default: results_dir of asv.conf.json)")
     parser.add_argument("--repo", metavar="DIR", help="the repository; without it commits are ordered by date")
     parser.add_argument("--branch", default="HEAD", help="whose history (default: %(default)s)")
     parser.add_argument("--bench", metavar="REGEX", help="only these benchmarks")
@@ -61,6 +62,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
+    args.results = results_folder(args.results, args.config or args.repo or ".")
     try:
         if args.repo is not None:
             require_full_history(args.repo)

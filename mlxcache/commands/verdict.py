@@ -87,6 +87,11 @@ def _post(args: argparse.Namespace, outcome: Comparison | NotDone, body: str) ->
     run = json.loads(args.post.read_text(encoding="utf-8"))["workflow_run"]
     github = GitHub(args.repository)
     pull = github.pull_request_of(run)
+    if isinstance(outcome, Comparison) and outcome.head != pull.head:
+        # A run by hand names its pull request only, and that may have a newer commit by now.
+        raise MovedOnError(
+            f"pull request {pull.number} is at {pull.head[:10]} and {outcome.head[:10]} was measured; ask again"
+        )
     github.comment(pull.number, body, marker(args.key))
     conclusion = "failure" if isinstance(outcome, NotDone) else _CONCLUSIONS[outcome.verdict]
     title = body.partition("\n")[0].lstrip("# ")

@@ -512,6 +512,8 @@ def main(arguments: list[str]) -> int:
             signal.signal(number, signal.SIG_IGN)
         end_session(os.getpid())
         shutil.rmtree(scratch, ignore_errors=True)
+        if os.getppid() != int(arguments[0]):  # nobody else is left to do it
+            shutil.rmtree(scratch.parent, ignore_errors=True)
         if shop is not None:
             shop.close()
         with contextlib.suppress(OSError):

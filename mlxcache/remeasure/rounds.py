@@ -26,8 +26,9 @@ from mlxcache.history.statistics.control import CONTROL_NAME
 from mlxcache.history.statistics.noise import FloatArray
 from mlxcache.remeasure.driver_process import MeasureError, run_driver
 from mlxcache.remeasure.measure_progress import MeasureProgress
+from mlxcache.remeasure.project import find_config
 
-__all__ = ["MeasureError", "OverBudgetError", "Rounds", "measure", "run_driver"]
+__all__ = ["MeasureError", "OverBudgetError", "Rounds", "find_config", "measure", "run_driver"]
 
 COLUMNS: Final = (
     "machine",
@@ -50,23 +51,6 @@ Driver = Callable[[dict[str, Any]], Iterator[dict[str, Any]]]
 
 class OverBudgetError(MeasureError):
     """The time that was given went by before anything was measured."""
-
-
-def find_config(start: str | os.PathLike[str] = ".") -> Path:
-    """The asv configuration in `start` or `start`/benchmarks, or `start` itself if it is a file.
-
-    Raises MeasureError if there is none.
-    """
-    root = Path(start)
-    for path in (
-        root,
-        root / "asv.conf.json",
-        root / "asv.conf.jsonc",
-        root / "benchmarks" / "asv.conf.json",
-    ):
-        if path.is_file():
-            return path.resolve()
-    raise MeasureError(f"no asv.conf.json in {root.resolve()}; go to the project or give --config")
 
 
 def both_sides(rows: pd.DataFrame) -> tuple[FloatArray, FloatArray] | None:

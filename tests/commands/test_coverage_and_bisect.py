@@ -50,7 +50,30 @@ def test_what_was_measured_is_no_longer_missing(line: list[str], capfd: pytest.C
     assert json.loads(capfd.readouterr().out) == {"missing": line[::-1], "machines": []}
 
 
-@pytest.mark.parametrize("arguments", [["nowhere"], ["--newest", "0"], ["--machine", "("], ["--repo", "/"]])
+def test_groups_for_a_matrix_are_whole_commits_dealt_in_turn(
+    line: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neighbours go to different machines; no group is empty, and nothing to measure is an empty list."""
+    assert main(["coverage", "--groups", "3"]) == 0
+    newest = line[::-1]
+    assert json.loads(capsys.readouterr().out) == [f"{newest[0]} {newest[3]}", newest[1], newest[2]]
+    assert main(["coverage", "--groups", "9", "--newest", "2"]) == 0
+    assert json.loads(capsys.readouterr().out) == newest[:2]
+    assert main(["coverage", "HEAD..HEAD", "--groups", "4"]) == 0
+    assert json.loads(capsys.readouterr().out) == []
+
+
+def test_a_machine_that_was_away_has_its_own_plan(line: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    """What another machine has measured is missing here all the same."""
+    assert main(["bench", *EXISTING]) == 0
+    capfd.readouterr()
+    assert main(["coverage", "--missing", "--machine", "^macos-arm64-apple_m4_max-16c-128g-metal-40gpu$"]) == 0
+    assert capfd.readouterr().out.split() == line[::-1]
+
+
+@pytest.mark.parametrize(
+    "arguments", [["nowhere"], ["--newest", "0"], ["--groups", "0"], ["--machine", "("], ["--repo", "/"]]
+)
 def test_what_cannot_be_covered_has_status_2(
     line: list[str], capsys: pytest.CaptureFixture[str], arguments: list[str]
 ) -> None:

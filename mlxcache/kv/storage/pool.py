@@ -54,13 +54,18 @@ class Pool:
         self.array = mx.zeros((1, n_kv_heads, self.slots, head_dim), dtype)
         # A lazy array belongs to the stream of the thread that made it; a cache may be used from another.
         mx.eval(self.array)
-        #: A second, smaller buffer of cells, for what the first has no room for: `ring_moves.py` uses it.
+        #: A second, smaller buffer of cells in `wide` values, for what the first has no room for: `ring_moves.py`.
         self.aside: mx.array | None = None
 
     @property
     def dtype(self) -> mx.Dtype:
         """The storage dtype."""
         return self.array.dtype
+
+    @property
+    def wide(self) -> mx.Dtype:
+        """The dtype to copy cells by: MLX's CPU copy goes element by element, so eight bytes at a time."""
+        return mx.uint64 if self.head_dim * self.dtype.size % 8 == 0 else self.dtype
 
     @property
     def planes(self) -> tuple[Pool, ...]:
@@ -155,9 +160,7 @@ class Pool:
             order = _rolled_rows(self.n_kv_heads, self.slots // unit, shift // unit)
             self.array = rows[order].reshape(cells.shape)
             return
-        # MLX's CPU copy goes element by element, so eight bytes at a time.
-        wide = mx.uint64 if self.head_dim * self.dtype.size % 8 == 0 else self.dtype
-        cells = cells.view(wide)
+        cells = cells.view(self.wide)
         rolled = mx.concatenate([cells[:, :, shift:], cells[:, :, :shift]], axis=2)
         self.array = rolled.view(self.dtype)
 
