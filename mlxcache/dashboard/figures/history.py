@@ -30,7 +30,6 @@ from mlxcache.history.loading.history import facts_of
 from mlxcache.history.loading.series_store import Series, SeriesStore
 from mlxcache.reports.plain_text import short
 from mlxcache.reports.units import format_value
-from mlxcache.support.releases import release_key
 
 _COLUMNS = 4
 
