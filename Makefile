@@ -27,7 +27,7 @@ SITE := https://$(firstword $(subst /, ,$(GITHUB_REPOSITORY))).github.io/$(lastw
 endif
 endif
 
-.PHONY: help setup workflows results-tree compare confirm notify rehearse proof-small proof-large bench releases test lint site notebook pictures wheel detector-table clean
+.PHONY: help setup workflows results-tree compare confirm notify rehearse proof-small proof-large bench releases test lint site notebook pictures wheel detector-table model-table clean
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
@@ -109,6 +109,9 @@ pictures: site ## remake the screenshots in docs/images (needs Chromium and its 
 
 detector-table: $(READY) ## remake docs/detector.md and .json (six minutes)
 	PYTHONPATH=. $(BIN)/python tools/detector_table.py
+
+model-table: $(READY) ## remake docs/models.md: mlx-lm's models that run on the caches (five minutes)
+	PYTHONPATH=. $(BIN)/python -m tools.model_table docs/models.md
 
 clean: ## remove what make made (results/ stays)
 	rm -rf $(VENV) .asv site dist
