@@ -33,16 +33,32 @@ DEVICE = os.environ.get("MLXCACHE_DEVICE", "default")
 QUICK = os.environ.get("MLXCACHE_QUICK") == "1"
 
 
+def gpu_facts() -> dict[str, Any]:
+    """What MLX says of its device; empty where there is none or it does not tell."""
+    # Up to 0.30 it was under mx.metal only.
+    ask = getattr(mx, "device_info", None) or getattr(getattr(mx, "metal", None), "device_info", None)
+    try:
+        return dict(ask()) if ask is not None else {}
+    except RuntimeError:  # no Metal device in this Mac
+        return {}
+
+
 def _choose_device() -> None:
     if DEVICE not in ("default", "cpu", "gpu"):
         raise ValueError(f"MLXCACHE_DEVICE: got {DEVICE!r}, expected 'default', 'cpu' or 'gpu'")
-    info = mx.device_info() if hasattr(mx, "device_info") else {}
-    # A virtual machine's GPU gives times that mean nothing: its CPU is measured unless the GPU is asked for.
-    virtual = "paravirtual" in str(info.get("device_name", "")).lower()
-    if DEVICE == "cpu" or (DEVICE == "default" and virtual):
-        mx.set_default_device(mx.Device(mx.DeviceType.cpu))
-    elif DEVICE == "gpu":
+    if DEVICE == "gpu":
         mx.set_default_device(mx.Device(mx.DeviceType.gpu))
+    # Who asks for the CPU is not asked about a GPU: MLX before 0.31 ends the process on a Mac without Metal.
+    elif DEVICE == "cpu" or _gpu_is_useless():
+        mx.set_default_device(mx.Device(mx.DeviceType.cpu))
+
+
+def _gpu_is_useless() -> bool:
+    """A virtual machine's GPU, whose times mean nothing, or a Mac in which MLX finds none."""
+    facts = gpu_facts()
+    if not facts:
+        return platform.system() == "Darwin"
+    return "paravirtual" in str(facts.get("device_name", "")).lower()
 
 
 _choose_device()
@@ -108,9 +124,10 @@ def require(name: str) -> Any:
 def available_memory() -> int:
     """Bytes that a benchmark may allocate on the device now; 0 where nobody can tell."""
     if ON_GPU:
-        info = mx.device_info() if hasattr(mx, "device_info") else {}
-        # CUDA says "total_memory", Metal "memory_size".
+        info = gpu_facts()
+        # CUDA says "total_memory", Metal "memory_size": all that the Mac has, of which it recommends some 70 %.
         total = int(info.get("total_memory") or info.get("memory_size") or 0)
+        total = min(total, int(info.get("max_recommended_working_set_size") or total))
         return max(0, total - int(mx.get_active_memory())) if total else 0
     if platform.system() == "Linux":
         for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():

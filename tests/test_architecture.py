@@ -34,11 +34,13 @@ WINGS: dict[str, dict[str, tuple[str, ...]]] = {
     "history": {
         "asv": (),
         "statistics": (),
-        "loading": ("asv", "statistics"),
-        "changes": ("asv", "loading", "statistics"),
-        "comparing": ("asv", "loading", "statistics", "changes"),
-        "merging": ("asv", "loading", "changes"),
+        "repository": ("asv", "statistics"),
+        "loading": ("asv", "repository", "statistics"),
+        "changes": ("asv", "repository", "loading", "statistics"),
+        "comparing": ("asv", "repository", "loading", "statistics", "changes"),
+        "merging": ("asv", "repository", "loading", "changes"),
     },
+    "runner": {"system": ()},
     "dashboard": {
         "data": (),
         "figures": ("data",),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mlxcache.history.loading.full_history import is_shallow
+from mlxcache.history.repository.full_history import is_shallow
 from tests.tiny_project import ROOT, commit, git, make_project
 
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="there is no make on PATH")

@@ -17,10 +17,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from mlxcache.history.loading.full_history import require_full_history
+from mlxcache.history.repository.full_history import require_full_history
 from mlxcache.runner.asv_machine import register
 from mlxcache.runner.asv_main import CHANGES_VARIABLE, SAID_VARIABLE, SHARD_VARIABLE
-from mlxcache.runner.changes import Changes
+from mlxcache.runner.changes import Changes, device_for
 from mlxcache.runner.collect import collect
 from mlxcache.runner.facts import this_machine, this_state
 from mlxcache.runner.outcome import Outcome, judge_run, nothing_written
@@ -29,6 +29,7 @@ from mlxcache.runner.record import append_record, run_record
 from mlxcache.runner.settings import allowed_cpus, quiet_settings
 from mlxcache.runner.shards import Shard, Took, known_durations
 from mlxcache.runner.summary import summarise
+from mlxcache.runner.system.watch import Watch
 
 PASSES_ARGUMENTS = True
 # 1 is a regression everywhere, 2 is "it could not be done".
@@ -82,20 +83,19 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     arguments = [*rest, *(word for setting in settings for word in setting.arguments)]
     if args.rounds is not None:
         arguments += ["-a", f"rounds={args.rounds}"]
-    device = args.device
-    if device == "default":
-        # A paravirtual GPU is kept out by name, so that nobody can take its CPU's series for the GPU's.
-        device = "cpu" if machine.gpu and machine.device == "cpu" else ""
     changes = Changes(
-        device,
+        device_for(machine, args.device),
         tuple(filter(None, (args.mlx or "").split(","))),
         args.cuda or "",
         str(results) if args.results else "",
     )
     durations = known_durations(results, machine.key) if shard else []
     before, known, since = this_state(), _written(results), time.time() * 1000
-    status, said = _asv(project.config, ["run", *arguments], changes, shard, durations)
+    with Watch(machine.os, machine.virtual) as watch:
+        status, said = _asv(project.config, ["run", *arguments], changes, shard, durations)
     after = this_state()
+    for doubt in dict.fromkeys([*before.doubts, *watch.doubts, *after.doubts]):
+        print(f"mlxcache bench: {doubt}", file=sys.stderr)
     files = sorted(path for path, stamp in _written(results).items() if known.get(path) != stamp)
     if not files:
         if status == 0 and {"--dry-run", "-n"} & set(rest):
@@ -106,10 +106,12 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
         return _told(nothing_written(said, shard), status)
     try:
         relative = [str(path.relative_to(results)) for path in files]
-        append_record(results / machine.key, run_record(machine, before, after, arguments, status, relative))
+        append_record(
+            results / machine.key, run_record(machine, before, after, watch.worst, arguments, status, relative)
+        )
         if args.collect:
             collect(results, files, args.collect)
-        print(summarise(results, files, machine, (before, after)))
+        print(summarise(results, files, machine, before, watch.worst))
     except OSError as error:  # such as a full disk: what asv wrote is whole
         print(f"mlxcache bench: {error}; the results of this run are complete in {results}", file=sys.stderr)
         return NOT_DONE

@@ -25,14 +25,16 @@ from mlxcache.history.asv.facts import default_unit
 from mlxcache.history.changes.change_table import change_points
 from mlxcache.history.changes.confirmations import read_confirmations
 from mlxcache.history.loading.direction import higher_is_better
-from mlxcache.history.loading.full_history import require_full_history
 from mlxcache.history.loading.table import load
+from mlxcache.history.repository.full_history import require_full_history
+from mlxcache.history.repository.revisions import resolve_commit, subject_of
 from mlxcache.remeasure.bisect import Found, Question, bisect, reproduce
-from mlxcache.remeasure.confirming import commits_between, selector
+from mlxcache.remeasure.confirming import commits_between
 from mlxcache.remeasure.rerun import Outcome, Rerun
-from mlxcache.remeasure.rounds import DEFAULT_ROUNDS, MeasureError, find_config, resolve_commit, subject_of
+from mlxcache.remeasure.rounds import DEFAULT_ROUNDS, MeasureError, find_config
 from mlxcache.reports.text import label
 from mlxcache.reports.units import format_change
+from mlxcache.support.names import series_pattern
 
 INCONCLUSIVE = 3
 
@@ -101,7 +103,7 @@ def _task(args: argparse.Namespace) -> _Task:
         worse = 1.0 if row["magnitude"] > 0 else -1.0
     if len(commits_between(args.repo, good, bad)) < 2 or good == bad:
         raise MeasureError(f"there is nothing between {good[:10]} and {bad[:10]}")
-    bench = selector({"benchmark": benchmark, "params": params})
+    bench = series_pattern(benchmark, params)
     return _Task(Question(config, good, bench, benchmark, params, env, args.rounds), bad, worse)
 
 

@@ -14,9 +14,10 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from mlxcache.history.loading.coverage import Coverage, coverage, first_parent_line
-from mlxcache.history.loading.full_history import require_full_history
 from mlxcache.history.loading.table import load
+from mlxcache.history.repository.coverage import Coverage, coverage
+from mlxcache.history.repository.full_history import require_full_history
+from mlxcache.history.repository.revisions import first_parent_line
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

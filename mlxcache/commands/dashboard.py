@@ -11,10 +11,8 @@ from mlxcache.dashboard.site import FIGURES, Built, build_site
 from mlxcache.history.asv.machines import RuleError
 from mlxcache.history.changes.change_table import change_points
 from mlxcache.history.changes.confirmations import read_confirmations
-from mlxcache.history.changes.judging import helpers_for
-from mlxcache.history.loading.commits import RepositoryError
-from mlxcache.history.loading.series_table import lay_out
-from mlxcache.history.loading.table import load
+from mlxcache.history.loading.table import read
+from mlxcache.history.repository.commits import RepositoryError
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -63,7 +61,7 @@ def _number_of_figures(text: str) -> int | None:
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     try:
-        df = load(
+        history = read(
             args.results,
             repo=args.repo,
             branch=args.branch,
@@ -71,18 +69,15 @@ def run(args: argparse.Namespace) -> int:
             machine_rules=args.machine_rule,
         )
         confirmations, notices = read_confirmations(args.results)
-        with helpers_for(len(df)) as helpers:
-            laid_out = lay_out(df)
+        with history.workers():
             changes = change_points(
-                df,
+                history,
                 control=args.control,
                 repo=args.repo,
                 confirmations=confirmations,
-                laid_out=laid_out,
-                helpers=helpers,
             )
             built = build_site(
-                df,
+                history,
                 changes,
                 Path(args.out),
                 repo=Path(args.repo) if args.repo else None,
@@ -91,8 +86,6 @@ def run(args: argparse.Namespace) -> int:
                 address=args.address,
                 figures=args.figures,
                 notices=notices,
-                laid_out=laid_out,
-                helpers=helpers,
             )
     except (SiteError, RepositoryError, RuleError, ValueError, OSError) as error:
         print(f"mlxcache dashboard: {error}", file=sys.stderr)

@@ -14,9 +14,10 @@ import pandas as pd
 from mlxcache.history.changes.change_table import change_points
 from mlxcache.history.changes.confirmations import Confirmation, read_confirmations, write_confirmations
 from mlxcache.history.changes.segments import Method
-from mlxcache.history.loading.commits import RepositoryError
-from mlxcache.history.loading.full_history import require_full_history
+from mlxcache.history.loading.history import facts_of
 from mlxcache.history.loading.table import load
+from mlxcache.history.repository.commits import RepositoryError
+from mlxcache.history.repository.full_history import require_full_history
 from mlxcache.remeasure.confirming import NotMeasured, candidates, confirm_changes
 from mlxcache.remeasure.rounds import DEFAULT_ROUNDS, MeasureError, find_config, this_machine
 from mlxcache.reports.changes import render, standing
@@ -64,9 +65,9 @@ def run(args: argparse.Namespace) -> int:
         df = load(args.results, repo=args.repo, branch=args.branch, benchmarks=args.bench)
         if not (df["status"] == "ok").any():
             raise MeasureError(f"no values in {args.results}; `mlxcache doctor {args.results}` says why")
-        notices = [*df.attrs["notices"]]
-        if df.attrs["problems"]:
-            notices.append(f"{df.attrs['problems'].summary()}; `mlxcache doctor {args.results}` lists them")
+        notices = [*facts_of(df).notices]
+        if facts_of(df).problems:
+            notices.append(f"{facts_of(df).problems.summary()}; `mlxcache doctor {args.results}` lists them")
         if args.confirm:
             notices += _confirm(df, args)
         changes = _changes(df, args, notices)

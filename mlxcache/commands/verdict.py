@@ -14,9 +14,10 @@ import os
 import sys
 from pathlib import Path
 
+from mlxcache.history.comparing.protocol import Comparison, NotDone
 from mlxcache.history.comparing.verdicts import Verdict
 from mlxcache.reports.comment import EXIT_STATUS, NOT_DONE, Figure, comment, marker, render
-from mlxcache.reports.comparison import Comparison, NotDone, ReportError, read_json
+from mlxcache.reports.comparison import ReportError, read_json
 from mlxcache.reports.github import GitHub, GitHubError, MovedOnError
 from mlxcache.reports.text import FORMATS
 

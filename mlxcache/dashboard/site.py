@@ -1,7 +1,7 @@
 """Writes the static site: one page with the answer, one for each change, and the rest to look around in.
 
-    df = load("results", repo=".")
-    build_site(df, change_points(df, repo="."), Path("site"), repo=Path("."))
+    history = read("results", repo=".")
+    build_site(history, change_points(history, repo="."), Path("site"), repo=Path("."))
 
 This module decides what is written and in which order; what is on the pages is decided by the modules that it
 calls. Anything that did not change since the last build into the same folder is left as it is.
@@ -34,9 +34,9 @@ from mlxcache.dashboard.pages.front import write_front_page
 from mlxcache.dashboard.pages.quality_page import write_quality_page
 from mlxcache.dashboard.pages.render import Pages
 from mlxcache.dashboard.pages.suite import suite_sections, write_suite_pages
-from mlxcache.history.loading.by_series import BySeries
+from mlxcache.history.loading.history import History
 from mlxcache.history.loading.series_store import SeriesStore
-from mlxcache.reports.events import Event, group_changes, standing
+from mlxcache.reports.events import group_changes, standing
 from mlxcache.reports.plain_text import clean
 from mlxcache.reports.retired import retired_series
 from mlxcache.support.workers import Helpers
@@ -60,7 +60,7 @@ class Built:
 
 
 def build_site(
-    df: pd.DataFrame,
+    history: History | pd.DataFrame,
     changes: pd.DataFrame,
     folder: Path,
     *,
@@ -70,13 +70,11 @@ def build_site(
     address: str = "",
     figures: int | None = FIGURES,
     notices: Iterable[str] = (),
-    laid_out: BySeries | None = None,
-    helpers: Helpers | None = None,
 ) -> Built:
-    """Write the site of a history table and its changes.
+    """Write the site of a history and its changes.
 
     Args:
-        df: what `mlxcache.history.load` returned.
+        history: what `mlxcache.history.read` or `load` returned; its workers draw figures.
         changes: what `change_points` made of it.
         folder: where to; made if missing. Files of an earlier build are reused or removed, others stay.
         repo: the project's repository, for subjects of commits and links to them.
@@ -85,23 +83,39 @@ def build_site(
         address: where the site will be served, for absolute links in the feed and in texts to paste.
         figures: how many figures to draw at most that are not there yet; None draws all.
         notices: what else a reader should know.
-        laid_out: `series_table.lay_out(df)`, where somebody has it already.
-        helpers: who draws figures while the pages are written; None: nobody, they are drawn here.
 
     Raises:
         output.SiteError: the folder holds something else.
         OSError: a file cannot be written.
     """
     started = time.monotonic()
-    out = Output(folder)
-    helpers = helpers or Helpers(0)
-    helpers.prepare(change_pictures.__name__)
-    repository = Repository(repo, branch, df.attrs.get("commits", {}))
-    store = SeriesStore(df, laid_out)
-    retired = retired_series(store, df.attrs.get("commits", {}))
+    whole = History.of(history)
+    with whole.workers() as helpers:
+        helpers.prepare(change_pictures.__name__)
+        return _build(
+            whole, changes, Output(folder), helpers, started, repo, branch, title, address, figures, notices
+        )
+
+
+def _build(
+    history: History,
+    changes: pd.DataFrame,
+    out: Output,
+    helpers: Helpers,
+    started: float,
+    repo: Path | None,
+    branch: str,
+    title: str,
+    address: str,
+    figures: int | None,
+    notices: Iterable[str],
+) -> Built:
+    df, store = history.frame, history.series
+    repository = Repository(repo, branch, history.commits)
+    retired = retired_series(store, history.commits)
     events = group_changes(changes, retired)
     name = title or repository.name or "Benchmarks"
-    notes = [*df.attrs.get("notices", []), *notices]
+    notes = [*history.notices, *notices]
     recent = store.newest_rows(df, KEEP_COMMITS)  # a few values of each series are all that these pages need
     sections = suite_sections(recent)
     pages = Pages(
@@ -111,7 +125,7 @@ def build_site(
         n_standing=len(standing(events)),
         commit_address=repository.address,
         commit_subject=repository.subject,
-        commit_day=lambda commit: day(df.attrs.get("commits", {}).get(commit)),
+        commit_day=lambda commit: day(history.commits.get(commit)),
     )
     _write_static(out)
     noise = {machine: machine_noise(store, positions) for machine, positions in store.by_machine.items()}
@@ -126,9 +140,9 @@ def build_site(
         write_benchmark_pages(pages, store, events)
         write_quality_page(pages, store, noise, covered)
         write_suite_pages(pages, out, sections)
-    write_data_page(pages, df, store, events, notes, beside_asv=(folder / "asv" / "index.html").is_file())
+    write_data_page(pages, df, store, events, notes, beside_asv=(out.folder / "asv" / "index.html").is_file())
     out.text(feed.JSON_PATH, feed.as_changes_json(events))
-    out.data(feed.FEED_PATH, feed.as_feed(events, name, address, df.attrs.get("commits", {})))
+    out.data(feed.FEED_PATH, feed.as_feed(events, name, address, history.commits))
     pictures.finish()
     out.finish()
     return Built(
@@ -155,4 +169,4 @@ def _write_static(out: Output) -> None:
     out.data(f"static/{_CHART_LIBRARY}", library.read_bytes())
 
 
-__all__ = ["FIGURES", "Built", "Event", "build_site"]
+__all__ = ["FIGURES", "Built", "build_site"]

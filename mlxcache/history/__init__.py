@@ -12,10 +12,13 @@ if TYPE_CHECKING:
     from mlxcache.history.changes.segments import Method
     from mlxcache.history.comparing.comparison import compare, compare_rounds
     from mlxcache.history.comparing.verdicts import Limits, Verdict, overall
-    from mlxcache.history.loading.table import load, series_keys
+    from mlxcache.history.loading.history import Facts, History
+    from mlxcache.history.loading.table import load, read, series_keys
 
 # public name -> the module that has it; imported when it is first used
 _PUBLIC: dict[str, str] = {
+    "Facts": "loading.history",
+    "History": "loading.history",
     "Method": "changes.segments",
     "Problem": "asv.problems",
     "Problems": "asv.problems",
@@ -26,11 +29,14 @@ _PUBLIC: dict[str, str] = {
     "compare_rounds": "comparing.comparison",
     "overall": "comparing.verdicts",
     "load": "loading.table",
+    "read": "loading.table",
     "read_confirmations": "changes.confirmations",
     "series_keys": "loading.table",
 }
 
 __all__ = [
+    "Facts",
+    "History",
     "Limits",
     "Method",
     "Problem",
@@ -41,6 +47,7 @@ __all__ = [
     "compare_rounds",
     "load",
     "overall",
+    "read",
     "read_confirmations",
     "series_keys",
 ]

@@ -9,7 +9,8 @@ from typing import NamedTuple
 import mlx.core as mx
 import numpy as np
 
-from mlxcache.kv.spec import AttendSpec, StepMask
+from mlxcache.kv.batch import SequenceRead
+from mlxcache.kv.spec import AttendSpec, MaskKind, StepMask
 from mlxcache.kv.step import Gather, LayerWork, Positions, Step
 from mlxcache.kv.storage.layout import CacheConfig, LayerConfig, Run
 from mlxcache.kv.storage.pool import Pool
@@ -61,9 +62,10 @@ class MLXCache(ABC):
             positions: one per token, in the order of `k` and `v`.
             k: `[1, H, T, D]`, cast to the storage dtype.
             v: `[1, H, T, D]`, likewise.
-            gather: when a step of B sequences may come back as a batch. Keys and values are then `[B, H, S, D]`
-                and a mask `[B or 1, 1, T / B, S]`: the queries of each sequence, a B-th of the step's tokens in
-                their order, meet the cells of that sequence alone.
+            gather: how a step of B sequences is read. As a batch, keys and values are `[B, H, S, D]` and a mask
+                `[B or 1, 1, T / B, S]`: the queries of each sequence, a B-th of the step's tokens in their order,
+                meet the cells of that sequence alone. With `MaskKind.APART`, keys and values are the step's own,
+                and `read_each` has what they attend to.
 
         A refused step changes nothing. Raises IndexError for a layer out of range, ValueError for positions or
         shapes that do not fit, CapacityError for a step that has no room.
@@ -107,10 +109,14 @@ class MLXCache(ABC):
         return spec
 
     def fetch_each(self, layer: int) -> list[AttendSpec]:
-        """What `update_and_fetch` has just returned as a batch, a sequence at a time.
+        """What `update_and_fetch` has just stored as a batch or apart, a sequence at a time, in order of position.
 
-        For use in its place, not beside it. Raises RuntimeError where the layer's last step was no batch.
+        For use in its place, not beside it. Raises RuntimeError where the layer's last step was neither.
         """
+        return [AttendSpec(*read.parts[0], read.kind, read.mask) for read in self.read_each(layer, ordered=True)]
+
+    def read_each(self, layer: int, *, ordered: bool = False) -> list[SequenceRead]:
+        """`fetch_each` with what is quickest to attend to, unless `ordered`: see `SequenceRead`."""
         raise RuntimeError(f"layer: {layer} of a cache of one sequence has no batch, expected a cell cache")
 
     def mask_for(self, layer: int, positions: Positions, gather: Gather = Gather.NEVER) -> StepMask:
@@ -207,11 +213,16 @@ def _store_by_call(
             pool.place(work.index, update)
         else:
             pool.write(work.at, update)
+    if work.kind is MaskKind.APART:
+        return AttendSpec(k, v, work.kind, None)
     if work.batch is not None:
-        rows = work.batch.index(key_pool.n_kv_heads, key_pool.slots)
+        rows = work.batch.rows(key_pool.n_kv_heads, key_pool.slots)
         return AttendSpec(key_pool.gather(rows), value_pool.gather(rows), work.kind, work.mask)
     read = work.start, work.stop - work.start
-    return AttendSpec(key_pool.read(*read), value_pool.read(*read), work.kind, work.mask)
+    keys, values = key_pool.read(*read), value_pool.read(*read)
+    if work.clean is not None:
+        keys, values = work.clean(keys), work.clean(values)
+    return AttendSpec(keys, values, work.kind, work.mask)
 
 
 def check_layer(layer: int, n_layers: int) -> None:

@@ -15,6 +15,8 @@ class MaskKind(enum.Enum):
     #: Lower-right aligned, as MLX's fused attention does it: the last query sees every key.
     CAUSAL = "causal"
     EXPLICIT = "explicit"
+    #: None for the step as a whole: its sequences are read one at a time, see `Gather.CHEAPER`.
+    APART = "apart"
 
 
 class AttendSpec(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import mlx.core as mx
 import numpy as np
@@ -14,17 +15,35 @@ from mlxcache.kv.storage.layout import LayerConfig, Run
 
 _FULL = slice(None)
 
+
+class Clean(NamedTuple):
+    """Which cells of a shared read some query sees, bool `[1, 1, S, 1]`; and whether several sequences' are.
+
+    A weight of 0 times a NaN or an infinity is NaN, so a mask alone does not keep such values from anybody.
+    """
+
+    seen: mx.array
+    mixed: bool
+
+    def __call__(self, cells: mx.array) -> mx.array:
+        """`cells`, `[1, H, S, D]`, with zeros where nobody looks; where sequences meet for NaN and inf too."""
+        kept = self.seen & mx.isfinite(cells) if self.mixed else self.seen
+        return mx.where(kept, cells, mx.zeros((), cells.dtype))
+
+
 # What `host_positions` returned, or any sequence of integers.
 Positions = memoryview | np.ndarray | Sequence[int]
 
 
 class Gather(enum.Enum):
-    """When a step that meets cells of several sequences may have each one's cells copied together."""
+    """How a step is read whose queries do not see exactly one run of cells."""
 
+    #: All cells together, with a mask.
     NEVER = "never"
-    #: Where that takes less time than a mask over the cells of all.
+    #: Each sequence's cells apart, in the way that the device is quick at: as a batch, or, with `MaskKind.APART`,
+    #: only stored, for `read_each`.
     CHEAPER = "cheaper"
-    #: Also where a mask would do, since a model's batch would read all cells once for each sequence.
+    #: Each sequence's cells together as one row of a batch, where all have as many tokens: for a model's batch.
     BATCH = "batch"
 
 
@@ -40,13 +59,15 @@ class LayerWork:
         mask: for EXPLICIT.
         roll: cells that move from the pool's front to its back first.
         origin: the position that then lies at the pool's front, for the layout.
-        batch: the cells to read as a batch, in place of `read`.
+        batch: the sequences to read apart, in place of `read`.
+        clean: what to make of cells that are read but not everybody's, before attention meets them.
         plain: whether the pools store what they are given; others are written and read by their methods.
     """
 
     __slots__ = (
         "at",
         "batch",
+        "clean",
         "index",
         "kind",
         "mask",
@@ -73,6 +94,7 @@ class LayerWork:
         roll: int = 0,
         origin: int = 0,
         batch: Batch | None = None,
+        clean: Clean | None = None,
         plain: bool = True,
     ) -> None:
         self.shape = (1, cells.n_kv_heads, count, cells.head_dim)
@@ -93,11 +115,12 @@ class LayerWork:
         if isinstance(write, Run):
             start, length = write
             self.at = start
-            if plain and batch is None:  # written and read as runs: the short way
+            if plain and batch is None and clean is None:  # written and read as runs: the short way
                 self.write = (_FULL, _FULL, slice(start, start + length))
         else:
             self.index = write
         self.batch = batch
+        self.clean = clean
         self.kind = kind
         self.mask = mask
         self.roll = roll

@@ -61,11 +61,13 @@ def _machine_name() -> str:
         return str(name)
 
 
-def _environments(config: Path, folder: str, specs: list[str]) -> tuple[Any, list[Any]]:
+def _environments(config: Path, folder: str, specs: list[str], variables: dict[str, str]) -> tuple[Any, list[Any]]:
     """The project's environments, below `folder`: base and head have folders of equally long names."""
     conf = Config.load(str(config))
     for plugin in getattr(conf, "plugins", []):
         plugin_manager.import_plugin(plugin)
+    for name, value in variables.items():
+        conf.matrix.setdefault("env_nobuild", {})[name] = [value]
     _recall(conf, specs)
     conf.env_dir = os.path.join(conf.env_dir, "compare", folder)  # noqa: PTH118, asv wants text
     found = list(environment.get_environments(conf, specs))
@@ -134,7 +136,8 @@ def _run_once(suite: Benchmarks, name: str, env: Any) -> Any:
 def measure(plan: dict[str, Any], say: TextIO) -> None:
     """Carry out a plan.
 
-    Config, base, head, rounds, bench (regular expressions), controls (one), environments, seconds (None: any).
+    Config, base, head, rounds, bench (regular expressions), controls (one), environments, variables of
+    all of them, seconds (None: any).
     A plan whose seconds are over ends between two benchmarks and says which of them never ran on both commits.
     """
     limit = plan.get("seconds")
@@ -148,7 +151,7 @@ def measure(plan: dict[str, Any], say: TextIO) -> None:
     os.chdir(config.parent)
     sides: dict[str, list[Any]] = {}
     for side in ("base", "head"):
-        conf, sides[side] = _environments(config, side, plan["environments"])
+        conf, sides[side] = _environments(config, side, plan["environments"], plan.get("variables", {}))
     repo = get_repo(conf)
     repo.pull()
     for base_env, head_env in zip(sides["base"], sides["head"], strict=True):

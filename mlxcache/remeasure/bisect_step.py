@@ -8,8 +8,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from mlxcache.history.repository.revisions import resolve_commit
 from mlxcache.remeasure.bisect import Answer, Question, answer
-from mlxcache.remeasure.rounds import MeasureError, resolve_commit
+from mlxcache.remeasure.rounds import MeasureError
 
 
 def main(arguments: list[str]) -> int:

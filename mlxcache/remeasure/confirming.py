@@ -9,7 +9,6 @@ from __future__ import annotations
 import datetime
 import math
 import os
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +20,7 @@ from mlxcache.history.statistics.noise import FloatArray
 from mlxcache.remeasure.rerun import Outcome, confirm, narrow
 from mlxcache.remeasure.rounds import DEFAULT_ROUNDS, MeasureError, both_sides, measure
 from mlxcache.support.git import run_git
+from mlxcache.support.names import series_name, series_pattern
 
 Say = Callable[[str], None]
 # Commits and what to measure -> the rounds, as `measure` returns them: what tests replace.
@@ -63,12 +63,6 @@ def commits_between(repo: str | os.PathLike[str], before: str, after: str) -> li
     return [before, after]
 
 
-def selector(row: Mapping[Any, Any]) -> str:
-    """The regular expression with which asv picks this benchmark and parameter set alone."""
-    name = f"{row['benchmark']}({row['params']})" if row["params"] else str(row["benchmark"])
-    return f"^{re.escape(name)}$"
-
-
 def confirm_changes(
     changes: pd.DataFrame,
     *,
@@ -92,7 +86,7 @@ def confirm_changes(
         say: gets progress.
     """
     for row in changes.to_dict("records"):
-        name = f"{row['benchmark']}({row['params']})" if row["params"] else str(row["benchmark"])
+        name = series_name(str(row["benchmark"]), str(row["params"]))
         say(f"{name}: {row['search_before'][:8]} against {row['search_after'][:8]}")
         try:
             yield _confirm_one(row, config, repo, rounds, narrowing, measure_rounds)
@@ -115,7 +109,7 @@ def _confirm_one(
             config,
             line[before],
             line[after],
-            bench=[selector(row)],
+            bench=[series_pattern(str(row["benchmark"]), str(row["params"]))],
             rounds=rounds,
             environments=[row["env"]],
             control=None,

@@ -17,17 +17,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Final
 
 import numpy as np
 import pandas as pd
 
-from mlxcache.history.asv.problems import Facts
 from mlxcache.history.statistics.control import CONTROL_NAME
 from mlxcache.history.statistics.noise import FloatArray
-from mlxcache.support.git import run_git
 
 COLUMNS: Final = (
     "machine",
@@ -78,32 +76,6 @@ def find_config(start: str | os.PathLike[str] = ".") -> Path:
         if path.is_file():
             return path.resolve()
     raise MeasureError(f"no asv.conf.json in {root.resolve()}; go to the project or give --config")
-
-
-def resolve_commit(repo: str | os.PathLike[str], revision: str) -> str:
-    """The full hash of a revision. Raises MeasureError if the repository has no such commit."""
-    done = run_git(repo, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
-    if not done.ok:
-        if "not a git repository" in done.complaint:
-            raise MeasureError(
-                f"repo: {Path(repo).resolve()} is no git repository; give the project's with --repo"
-            )
-        raise MeasureError(
-            f"{revision!r} is no commit of the repository at {Path(repo).resolve()}; in a shallow clone, "
-            "`git fetch --unshallow` brings the history"
-        )
-    return done.text.strip()
-
-
-def subject_of(repo: str | os.PathLike[str], commit: str) -> str:
-    """The first line of a commit's message; "" where git does not know it."""
-    return run_git(repo, "log", "-1", "--format=%s", "--end-of-options", commit).text.strip()
-
-
-def merge_base(repo: str | os.PathLike[str], one: str, other: str) -> str | None:
-    """The newest commit that both have in their history, or None."""
-    done = run_git(repo, "merge-base", one, other)
-    return done.text.strip() or None if done.ok else None
 
 
 def both_sides(rows: pd.DataFrame) -> tuple[FloatArray, FloatArray] | None:
@@ -167,6 +139,7 @@ def measure(
     environments: Sequence[str] = (),
     control: str | None = "auto",
     seconds: float | None = None,
+    variables: Mapping[str, str] | None = None,
     say: Say | None = None,
     driver: Driver = run_driver,
 ) -> pd.DataFrame:
@@ -180,6 +153,9 @@ def measure(
         environments: asv environment specifiers; none takes those of the configuration.
         control: "auto" or a regular expression also runs the benchmarks that are controls, None does not.
         seconds: measuring ends after so many, between two benchmarks; the builds count, and are not cut short.
+        variables: what the benchmarks get in their environment, as a run of the suite on this machine sets them;
+        they
+            become part of the environments' names, and an environment that is named has its own.
         say: gets a line of progress now and then.
         driver: what runs the plan.
 
@@ -206,6 +182,7 @@ def measure(
         "environments": list(environments),
         "controls": CONTROL_NAME.pattern if control == "auto" else control,
         "seconds": seconds,
+        "variables": dict(variables or {}),
     }
     rows: list[dict[str, Any]] = []
     failures: list[str] = []
@@ -232,8 +209,8 @@ def measure(
         why = "; ".join(failures) or "every benchmark was skipped"
         raise MeasureError(f"not one value was measured: {why}")
     frame = pd.DataFrame(rows, columns=list(COLUMNS))
-    frame.attrs["failures"] = Facts(enumerate(failures))
-    frame.attrs["cut"] = None if cut is None else Facts(enumerate(cut))
+    frame.attrs["failures"] = dict(enumerate(failures))
+    frame.attrs["cut"] = None if cut is None else dict(enumerate(cut))
     return frame
 
 

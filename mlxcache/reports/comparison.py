@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Final
 
 import pandas as pd
 
 from mlxcache.history.comparing.comparison import COLUMNS
-from mlxcache.history.comparing.verdicts import Verdict
+from mlxcache.history.comparing.protocol import Comparison, NotDone, Protocol
+from mlxcache.history.comparing.verdicts import Limits, Verdict
 from mlxcache.reports.text import as_json, before_after, cut, interval, label, records, text_table
 from mlxcache.reports.units import format_change
 
@@ -36,31 +37,6 @@ class ReportError(ValueError):
     """A file that is no comparison; the message says what is wrong with it."""
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """What there is to say: the rows of `compare`, the verdict over all of them, and remarks.
-
-    `lost` names series that gave a value on base and none on head; `noise` says how steady the runner was, one
-    line each; `measured` whether both commits were measured in turn, which is when more rounds help.
-    """
-
-    rows: pd.DataFrame
-    verdict: Verdict
-    base: str
-    head: str
-    notices: Sequence[str] = field(default_factory=tuple)
-    noise: Sequence[str] = field(default_factory=tuple)
-    lost: Sequence[str] = field(default_factory=tuple)
-    measured: bool = False
-
-
-@dataclass(frozen=True)
-class NotDone:
-    """A comparison that could not be made, and why."""
-
-    reason: str
-
-
 def to_json(outcome: Comparison | NotDone) -> str:
     """The outcome as JSON; ends with a newline."""
     if isinstance(outcome, NotDone):
@@ -74,6 +50,7 @@ def to_json(outcome: Comparison | NotDone) -> str:
             "notices": list(outcome.notices),
             "noise": list(outcome.noise),
             "lost": list(outcome.lost),
+            "protocol": asdict(outcome.protocol),
             "series": records(outcome.rows),
         }
     )
@@ -112,6 +89,33 @@ def read_json(path: Path) -> Comparison | NotDone:
         noise=_texts(path, data, "noise"),
         lost=_texts(path, data, "lost"),
         measured=data.get("measured") is True,
+        protocol=_protocol(path, data),
+    )
+
+
+def _protocol(path: Path, data: Mapping[str, Any]) -> Protocol:
+    """What the comparison was made by; of one that does not say it the defaults."""
+    given = data.get("protocol")
+    if given is None:
+        return Protocol()
+    if not isinstance(given, dict):
+        raise ReportError(f'{path}: "protocol" is {given!r:.40}, expected an object')
+    try:
+        numbers = {field.name: float(given["limits"][field.name]) for field in fields(Limits)}
+        checked = Limits(**numbers)
+        rounds, looks = int(given["rounds"]), int(given["looks"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ReportError(f'{path}: "protocol" cannot be used: {error!r:.80}') from None
+    control = given.get("control")
+    if not all(math.isfinite(number) for number in numbers.values()) or not isinstance(control, str | None):
+        raise ReportError(f'{path}: "protocol" cannot be used: its limits or its control are not what they can be')
+    return Protocol(
+        limits=checked,
+        control=control,
+        bench=tuple(_texts(path, given, "bench")),
+        environments=tuple(_texts(path, given, "environments")),
+        rounds=rounds,
+        looks=looks,
     )
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from mlxcache.cli import main
 from mlxcache.history.comparing.lost import lost_in_rounds
-from mlxcache.history.loading.full_history import is_shallow
+from mlxcache.history.repository.full_history import is_shallow
 from mlxcache.remeasure.rounds import MeasureError
 from tests.tiny_project import commit, git, make_project
 

@@ -18,7 +18,6 @@ from frames import commit_file, git, levels
 from mlxcache.cli import main
 from mlxcache.commands import compare as compare_command
 from mlxcache.commands.regressions import names_of_this_machine
-from mlxcache.history.asv.problems import Facts
 from mlxcache.remeasure import confirming
 from mlxcache.remeasure.rounds import COLUMNS, MeasureError, OverBudgetError, this_machine
 from mlxcache.runner import facts
@@ -225,7 +224,7 @@ def test_a_budget_ends_with_a_verdict_of_what_there_is(
     def cut(*args: Any, **options: Any) -> pd.DataFrame:
         assert 0 < options["seconds"] <= 120
         frame = take(*args, **options)
-        frame.attrs["cut"] = Facts(enumerate(never))
+        frame.attrs["cut"] = dict(enumerate(never))
         return frame
 
     monkeypatch.setattr(compare_command, "measure", cut)
@@ -233,6 +232,29 @@ def test_a_budget_ends_with_a_verdict_of_what_there_is(
     out = capsys.readouterr().out
     assert "the budget of 2 minutes ended the measuring early" in out
     assert ("1 benchmarks were not measured within the budget: bench.time_last" in out) == bool(never)
+
+
+def test_compare_measures_in_the_environment_of_bench(project: list[str], capsys: Any, monkeypatch: Any) -> None:
+    """On a hosted Mac both name the CPU, so that what is stored and what is compared are one series."""
+    take = rounds_of(0.0)
+    hosted = facts.Machine(
+        "macos",
+        "15.7",
+        "arm64",
+        "Apple M1 (Virtual)",
+        3,
+        2**33,
+        "vm",
+        "cpu",
+        "Apple Paravirtual device",
+        "",
+        "0.32",
+    )
+    monkeypatch.setattr(compare_command, "measure", take)
+    for machine, variables in ((hosted, {"MLXCACHE_DEVICE": "cpu"}), (facts.this_machine(), {})):
+        monkeypatch.setattr(compare_command, "this_machine", lambda machine=machine: machine)
+        assert main(["compare", "HEAD~1", "HEAD", "--measure", "--rounds", "12"]) == 0
+        assert take.calls[-1]["variables"] == variables
 
 
 def test_a_later_look_over_budget_leaves_the_verdict_of_the_first(

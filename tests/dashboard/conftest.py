@@ -13,6 +13,7 @@ import pytest
 
 from mlxcache.dashboard.site import build_site
 from tests.dashboard.site_trees import judged, write_hostile, write_story
+from tests.required import missing
 
 
 @pytest.fixture(scope="session")
@@ -104,10 +105,9 @@ def chromium() -> Iterator[Any]:
     places = os.pathsep.join([os.environ.get("CHROMEWEBDRIVER", ""), os.environ.get("PATH", "")])
     driver_path = shutil.which("chromedriver", path=places)
     if binary is None or driver_path is None:
-        reason = "no chromium or chromedriver on PATH: apt-get install chromium chromium-driver"
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
+        missing("no chromium or chromedriver on PATH: apt-get install chromium chromium-driver")
+    assert binary is not None
+    assert driver_path is not None
     from selenium import webdriver
     from selenium.webdriver.chrome.options import Options
     from selenium.webdriver.chrome.service import Service

@@ -29,6 +29,7 @@ from mlxcache.dashboard.pages.sparkline import sparkline
 from mlxcache.dashboard.pages.suite import heat_class, suite_sections
 from mlxcache.dashboard.site import build_site
 from mlxcache.history import change_points
+from mlxcache.history.loading.history import History
 from mlxcache.history.loading.series_store import SeriesStore
 from mlxcache.reports.events import group_changes, left_standing, standing
 from mlxcache.reports.plain_text import clean, cut, script_json, short
@@ -226,8 +227,9 @@ def test_helpers_draw_the_same_figures(tmp_path: Path) -> None:
     """Every file of a site is the same whether a helper draws its figures or nobody helps."""
     df, changes = judged(write_story(tmp_path / "results", commits=61))
     build_site(df, changes, tmp_path / "alone", figures=None)
-    with Helpers(1) as helpers:
-        build_site(df, changes, tmp_path / "helped", figures=None, helpers=helpers)
+    history = History.of(df)
+    with history.workers(2):
+        build_site(history, changes, tmp_path / "helped", figures=None)
     alone, helped = (
         {path.relative_to(root): path.read_bytes() for path in root.rglob("*") if path.is_file()}
         for root in (tmp_path / "alone", tmp_path / "helped")
@@ -266,7 +268,7 @@ def test_what_is_no_longer_measured_does_not_count_as_slower(tmp_path: Path) -> 
         write_file(tmp_path / "results", number, {"a.time_x": value}, env="old" if old else "new")
     df, changes = judged(tmp_path / "results")
     store = SeriesStore(df)
-    retired = retired_series(store, df.attrs["commits"])
+    retired = retired_series(store, df.facts.commits)
     assert {key.env for key in store.keys if key.number in retired} == {"old"}
     events = group_changes(changes, retired)
     assert standing(events) == []
@@ -292,7 +294,7 @@ def test_noise_is_that_of_the_machine(table: Any) -> None:
 def test_coverage_counts_commits_and_series(table: Any) -> None:
     """Without a repository what is missing is unknown, so nothing is said to be."""
     df, _ = table
-    (entry,) = coverage(df, SeriesStore(df), Repository(None, "HEAD", df.attrs["commits"]))
+    (entry,) = coverage(df, SeriesStore(df), Repository(None, "HEAD", df.facts.commits))
     assert (entry.n_commits, entry.n_series, entry.n_missing) == (40, 5, 0)
 
 

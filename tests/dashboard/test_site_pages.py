@@ -18,7 +18,7 @@ from mlxcache.dashboard.output import LIST_NAME, Output, SiteError
 from mlxcache.dashboard.site import build_site
 from mlxcache.history import change_points, load
 from mlxcache.history.loading import parse_cache
-from mlxcache.history.loading.series_table import lay_out
+from mlxcache.history.loading.history import History
 from tests.dashboard.site_trees import HOSTILE, commit, judged, write_benchmarks, write_file, write_story
 
 
@@ -146,9 +146,9 @@ def test_a_warm_build_is_what_a_cold_one_is(tmp_path: Path, monkeypatch: pytest.
         if step == 3:
             next(results.glob("*/00000005-*.json")).unlink()
         df = load(results, cache=cache)
-        laid_out = lay_out(df)
-        changes = change_points(df, cache=cache, laid_out=laid_out)
-        build_site(df, changes, site, laid_out=laid_out, figures=0)
+        history = History.of(df)
+        changes = change_points(history, cache=cache)
+        build_site(history, changes, site, figures=0)
         cold = load(results, cache=False)
         pd.testing.assert_frame_equal(df, cold)
         cold_changes = change_points(cold, cache=False)
@@ -168,7 +168,7 @@ def test_a_page_keeps_its_address_when_its_change_is_gone(tmp_path: Path) -> Non
     build_site(df, changes, site)
     page = next((site / "changes").glob("gain*.html"))
     kept = changes[changes["benchmark"] != "gain.time_work"].reset_index(drop=True)
-    kept.attrs = changes.attrs
+    kept.set_aside = changes.set_aside
     build_site(df, kept, site)
     assert "was listed here" in _text(page)
     assert not page.with_suffix(".png").exists()
@@ -205,7 +205,7 @@ def test_a_build_that_was_cut_short_is_made_up_for(
         build_site(df, changes, site)
     monkeypatch.setattr(Output, "finish", lambda out: out.text("changes/only-here.html", "<p>x"))
     none = changes.iloc[:0]
-    none.attrs = changes.attrs
+    none.set_aside = changes.set_aside
     build_site(df, none, site, title="Another title")
     monkeypatch.undo()
     for folder in (site, fresh):

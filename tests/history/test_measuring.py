@@ -14,17 +14,11 @@ from frames import commit_file, commit_name, git, history_frame, levels
 
 from mlxcache.history import change_points, compare_rounds, read_confirmations
 from mlxcache.history.changes.confirmations import FILE_NAME, Confirmation, write_confirmations
-from mlxcache.remeasure.confirming import NotMeasured, candidates, commits_between, confirm_changes, selector
-from mlxcache.remeasure.rounds import (
-    MeasureError,
-    OverBudgetError,
-    find_config,
-    measure,
-    merge_base,
-    resolve_commit,
-    run_driver,
-    this_machine,
-)
+from mlxcache.history.repository.commits import RepositoryError
+from mlxcache.history.repository.revisions import merge_base, resolve_commit
+from mlxcache.remeasure.confirming import NotMeasured, candidates, commits_between, confirm_changes
+from mlxcache.remeasure.rounds import MeasureError, OverBudgetError, find_config, measure, run_driver, this_machine
+from mlxcache.support.names import series_pattern
 from tests.tiny_project import module_config
 
 
@@ -123,7 +117,7 @@ def test_configuration_and_revisions_are_found_or_named(tmp_path: Path) -> None:
     first = commit_file(tmp_path, "benchmarks/asv.conf.json", "{}")
     assert find_config(tmp_path).name == "asv.conf.json"
     assert resolve_commit(tmp_path, "HEAD") == first
-    with pytest.raises(MeasureError, match="'nowhere' is no commit of the repository"):
+    with pytest.raises(RepositoryError, match="'nowhere' is no commit of the repository"):
         resolve_commit(tmp_path, "nowhere")
     second = commit_file(tmp_path, "x", "1")
     assert merge_base(tmp_path, first, second) == first
@@ -191,8 +185,8 @@ def test_candidates_are_this_machines_regressions() -> None:
 
 def test_selector_picks_one_parameter_set() -> None:
     """asv matches the benchmark with its parameters; special characters are no regular expression."""
-    assert selector({"benchmark": "a.time_x", "params": ""}) == r"^a\.time_x$"
-    assert selector({"benchmark": "a.time_x", "params": "'+', 3"}) == r"^a\.time_x\('\+',\ 3\)$"
+    assert series_pattern("a.time_x", "") == r"^a\.time_x$"
+    assert series_pattern("a.time_x", "'+', 3") == r"^a\.time_x\('\+',\ 3\)$"
 
 
 def repository(tmp_path: Path, commits: int) -> list[str]:

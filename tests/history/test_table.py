@@ -39,7 +39,7 @@ def test_order_is_the_commits(tmp_path: Path) -> None:
     df = load(write_tree(tmp_path))
     assert df.commit_index.is_monotonic_increasing
     assert df.commit.cat.categories.tolist() == [commit(1), commit(2), commit(3)]
-    assert df.attrs["notices"] == ["commits are ordered by date: no repository given"]
+    assert list(df.facts.notices) == ["commits are ordered by date: no repository given"]
 
 
 def test_new_version_new_series(tmp_path: Path) -> None:
@@ -159,13 +159,14 @@ def test_too_many_param_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(table, "PARAM_COLUMNS_BYTES", 10)
     df = load(write_tree(tmp_path))
     assert not [name for name in df.columns if name.startswith("param_")]
-    assert "name those you need in param_columns" in df.attrs["notices"][-1]
+    assert "name those you need in param_columns" in df.facts.notices[-1]
     assert {"param_size", "param_kind"} <= set(load(tmp_path, param_columns=True).columns)
 
 
 def test_frames_can_be_copied_and_pickled(tmp_path: Path) -> None:
-    """A frame survives pandas' copies and pickle with all that is in attrs."""
+    """A frame survives pandas' copies and pickle with all that is known beside it."""
     df = load(write_tree(tmp_path))
     again = pickle.loads(pickle.dumps(df.copy()))
     pd.testing.assert_frame_equal(again, df)
+    assert again.facts == df.facts == df[df.benchmark != ""].facts
     assert again.attrs == df.attrs

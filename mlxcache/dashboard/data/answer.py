@@ -9,8 +9,9 @@ from typing import Final, Literal
 
 import pandas as pd
 
-from mlxcache.history.loading.commits import Commit
+from mlxcache.history.loading.history import facts_of
 from mlxcache.history.loading.series_store import SeriesStore
+from mlxcache.history.repository.commits import Commit
 from mlxcache.reports.events import Event, left_standing, standing
 from mlxcache.reports.plain_text import short
 from mlxcache.reports.units import format_change
@@ -73,7 +74,7 @@ def answer(
 ) -> Answer:
     """The sentence for this table; `retired` are the numbers of series that are no longer measured."""
     if df.empty:
-        n = len(df.attrs.get("problems", []))
+        n = len(facts_of(df).problems)
         unused = f"{plural(n, 'file or row', 'files or rows')} could not be used."
         why = unused if n else "No results file is there."
         return Answer("unknown", "There are no results to show.", why)
@@ -81,7 +82,7 @@ def answer(
         counts = df["status"].value_counts()
         parts = [f"{int(n):,} {status}" for status, n in counts.items() if n]
         return Answer("unknown", "Nothing was measured.", f"All results lack a value: {', '.join(parts)}.")
-    commits: dict[str, Commit] = df.attrs.get("commits", {})
+    commits = facts_of(df).commits
     now = standing(list(events))
     scope = (
         f"{plural(len(store), 'series', 'series')} of {plural(len(store.by_benchmark), 'benchmark')}, "

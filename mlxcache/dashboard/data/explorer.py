@@ -23,6 +23,7 @@ import pandas as pd
 
 from mlxcache.dashboard.output import Output
 from mlxcache.history.loading.direction import higher_is_better
+from mlxcache.history.loading.history import facts_of
 from mlxcache.history.loading.series_store import SeriesStore
 from mlxcache.reports.events import Event
 from mlxcache.reports.plain_text import clean, script_json
@@ -46,7 +47,7 @@ def write_explorer_data(out: Output, df: pd.DataFrame, store: SeriesStore, event
     benchmarks: list[list[Any]] = []
     machines = {name: i for i, name in enumerate(store.by_machine)}
     environments: dict[str, int] = {}
-    facts = df.attrs.get("benchmarks", {})
+    facts = facts_of(df).benchmarks
     newest = {event.benchmark: event for event in reversed(events)}
     for name, positions in store.by_benchmark.items():
         files = []
@@ -86,7 +87,7 @@ def write_explorer_data(out: Output, df: pd.DataFrame, store: SeriesStore, event
 def _commits(df: pd.DataFrame) -> list[list[Any]]:
     """[name, seconds since 1970 or null, subject] in order."""
     found: dict[int, list[Any]] = {}
-    for commit in df.attrs.get("commits", {}).values():
+    for commit in facts_of(df).commits.values():
         found[commit.index] = [clean(commit.name), commit.date_s, clean(commit.subject)]
     return [found[index] for index in sorted(found)]
 
@@ -94,7 +95,7 @@ def _commits(df: pd.DataFrame) -> list[list[Any]]:
 def environment_requirements(df: pd.DataFrame) -> dict[str, dict[str, str]]:
     """Packages and their versions by environment, as its results say."""
     found: dict[str, dict[str, str]] = {}
-    for source in df.attrs.get("sources", {}).values():
+    for source in facts_of(df).sources.values():
         if source.head.env not in found:
             versions = {
                 str(name).removeprefix("pip+"): str(version)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from mlxcache.history.loading.commits import Commit
+from mlxcache.history.repository.commits import Commit
 from mlxcache.support.git import run_git
 
 _REMOTE: Final = re.compile(

@@ -18,6 +18,8 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
+from mlxcache.history.loading.history import facts_of
+
 PLACE: Final = ["machine", "env", "commit", "commit_index"]
 TOKENS_BY_HEAD_SIZE: Final = "Tokens by head size"
 KEEP_COMMITS: Final = 6  # of a machine and environment, the newest
@@ -91,7 +93,7 @@ def curve_name(benchmark: str, parameter: str, fixed: str) -> str:
 
 def param_names(df: pd.DataFrame, benchmark: str) -> tuple[str, ...]:
     """A benchmark's parameters that have a column."""
-    known = df.attrs.get("benchmarks", {}).get(benchmark)
+    known = facts_of(df).benchmarks.get(benchmark)
     names = known.param_names if known is not None else ()
     return tuple(name for name in names if f"param_{name}" in df.columns)
 
@@ -101,17 +103,15 @@ def benchmarks_with(df: pd.DataFrame, *wanted: str) -> list[str]:
     if any(f"param_{name}" not in df.columns for name in wanted):
         return []
     measured = set(df["benchmark"].unique())
-    candidates = (name for name in df.attrs.get("benchmarks", {}) if name in measured)
+    candidates = (name for name in facts_of(df).benchmarks if name in measured)
     return [name for name in candidates if set(wanted) <= set(param_names(df, name))]
 
 
 def rows_of(df: pd.DataFrame, benchmark: str) -> pd.DataFrame:
     """A benchmark's values with its parameters as text columns of their own names."""
-    # Without what is known of the table, which pandas would copy at every step.
     mask = (df["benchmark"] == benchmark).to_numpy() & (df["status"] == "ok").to_numpy()
     names = param_names(df, benchmark)
     part = df.loc[mask, [*PLACE, "value", "ci_low", "ci_high", "unit", *(f"param_{name}" for name in names)]]
-    part.attrs = {}
     part = part.rename(columns={f"param_{name}": f"p:{name}" for name in names})
     for column in ["machine", "env", "commit", "unit", *(f"p:{name}" for name in names)]:
         part[column] = part[column].astype("str")

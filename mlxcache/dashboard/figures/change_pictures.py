@@ -12,6 +12,7 @@ import pandas as pd
 from mlxcache.dashboard.figures.change import change_figure
 from mlxcache.dashboard.figures.files import Drawn, Picture, draw_picture, picture_key, write_picture
 from mlxcache.dashboard.output import Output
+from mlxcache.history.loading.history import facts_of
 from mlxcache.history.loading.series_store import SeriesStore
 from mlxcache.reports.plain_text import short
 from mlxcache.reports.units import format_change, format_value
@@ -37,7 +38,7 @@ class ChangePictures:
         self._left = limit
         self._df = df
         self._controls = {(key.machine, key.env, key.benchmark): p for p, key in enumerate(store.keys)}
-        self._names = {commit.index: commit.name for commit in df.attrs.get("commits", {}).values()}
+        self._names = {commit.index: commit.name for commit in facts_of(df).commits.values()}
 
     def get(self, row: Mapping[str, Any], stem: str) -> Picture | None:
         """The figure of one change, from the last build or drawn now; None where the limit is reached."""

@@ -17,6 +17,7 @@ from mlxcache.dashboard.pages.change_text import issue_text
 from mlxcache.dashboard.pages.render import Pages
 from mlxcache.dashboard.pages.sparkline import sparkline
 from mlxcache.dashboard.pages.tables import Cell, Table, number
+from mlxcache.history.changes.change_table import set_aside_of
 from mlxcache.history.loading.series_store import SeriesStore
 from mlxcache.reports.events import Event, left_standing, size, standing, state_word
 from mlxcache.reports.plain_text import short
@@ -79,7 +80,7 @@ def write_change_pages(
             explorer=_explorer_link(store, event),
         )
     _write_gone(pages, out, events)
-    aside = changes.attrs.get("set_aside")
+    aside = set_aside_of(changes)
     parts = [] if aside is None else [
         ("Refuted by a rerun", aside.refuted),
         ("Only documentation changed there", aside.documentation),

@@ -9,6 +9,7 @@ import pandas as pd
 
 from mlxcache.dashboard.pages.render import Pages
 from mlxcache.dashboard.pages.tables import Cell, Table, number
+from mlxcache.history.loading.history import facts_of
 from mlxcache.history.loading.series_store import SeriesStore
 from mlxcache.reports.events import Event
 from mlxcache.reports.plain_text import short
@@ -26,7 +27,7 @@ def write_data_page(
     beside_asv: bool = False,
 ) -> None:
     """Write data.html and the list of problems; `beside_asv` says that asv's own pages lie in asv/."""
-    problems = df.attrs.get("problems", [])
+    problems = facts_of(df).problems
     rows = [
         [
             Cell(short(problem.file, 120), problem.file, "code"),

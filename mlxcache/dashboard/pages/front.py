@@ -11,6 +11,7 @@ from mlxcache.dashboard.data.answer import Answer
 from mlxcache.dashboard.data.quality import Coverage, Noise
 from mlxcache.dashboard.pages.render import Pages
 from mlxcache.dashboard.pages.sparkline import sparkline
+from mlxcache.history.loading.history import facts_of
 from mlxcache.history.loading.series_store import SeriesStore
 from mlxcache.reports.events import Event, left_standing, standing
 
@@ -32,8 +33,8 @@ def write_front_page(
 ) -> None:
     """Write index.html."""
     now, ended = standing(list(events)), left_standing(list(events))
-    problems = df.attrs.get("problems", [])
-    commits = sorted(set(df.attrs.get("commits", {}).values()), key=lambda commit: commit.index)
+    problems = facts_of(df).problems
+    commits = sorted(set(facts_of(df).commits.values()), key=lambda commit: commit.index)
     latest: dict[str, Coverage] = {}
     for entry in covered:
         latest.setdefault(entry.machine, entry)
@@ -59,7 +60,7 @@ def write_front_page(
         n_benchmarks=len(store.by_benchmark),
         problems=problems[:_MOST_PROBLEMS],
         n_problems=len(problems),
-        n_lost=getattr(problems, "n_values", 0),
+        n_lost=problems.n_values,
         statuses={str(status): int(n) for status, n in df["status"].value_counts().items()},
         notices=notices,
     )

@@ -34,6 +34,7 @@ from mlxcache.dashboard.figures.files import Picture, draw_picture, picture_key,
 from mlxcache.dashboard.output import Output
 from mlxcache.dashboard.pages.render import TIMES, Pages
 from mlxcache.dashboard.pages.tables import Cell, Table, number
+from mlxcache.history.loading.history import facts_of
 from mlxcache.reports.plain_text import short
 from mlxcache.reports.units import format_value
 from mlxcache.support.names import digest, slug
@@ -101,7 +102,7 @@ def _collect(
     seen = table[["machine", "env", "commit_index"]].drop_duplicates()
     places = newest_commits(seen.astype({"machine": "str", "env": "str"}))
     newest = sorted(places.items(), key=lambda item: (-item[1][0], item[0]))[:_MOST_PLACES]
-    names = {commit.index: commit.name for commit in df.attrs.get("commits", {}).values()}
+    names = {commit.index: commit.name for commit in facts_of(df).commits.values()}
     shown = []
     for (machine, env), commits in newest:
         seen_here: set[str] = set()

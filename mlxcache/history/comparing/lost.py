@@ -12,6 +12,8 @@ from typing import Any, Final
 
 import pandas as pd
 
+from mlxcache.support.names import series_name
+
 _WHAT: Final = ["machine", "benchmark", "params"]
 
 
@@ -56,7 +58,7 @@ def _lost(base: pd.DataFrame, head: pd.DataFrame) -> Lost:
     missing: dict[str, None] = {}
     elsewhere: dict[str, None] = {}
     for key in sorted(_keys(base, exact) - on_head):
-        name = f"{key[1]}({key[2]})" if key[2] else key[1]
+        name = series_name(key[1], key[2])
         (elsewhere if key[:3] in anywhere else missing)[name] = None
     return Lost(tuple(missing), tuple(elsewhere))
 

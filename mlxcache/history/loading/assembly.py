@@ -14,10 +14,10 @@ import pandas as pd
 
 from mlxcache.history.asv.columns import STATUS_NAMES, ParsedFile, Spread
 from mlxcache.history.loading.cases import Cases, Codes, Places, code_type
-from mlxcache.history.loading.commits import Commit
 from mlxcache.history.loading.parse_cache import ParseCache
 from mlxcache.history.loading.parse_pack import Pack, PackWriter
 from mlxcache.history.loading.reading import ResultFile
+from mlxcache.history.repository.commits import Commit
 
 Array = npt.NDArray[Any]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from mlxcache.history.loading.commits import RepositoryError
+from mlxcache.history.repository.commits import RepositoryError
 from mlxcache.support.git import run_git
 
 

@@ -10,18 +10,14 @@ help; one whose neighbours both have a benchmark that it lacks was measured in p
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import numpy as np
 import pandas as pd
 
-from mlxcache.history.loading.commits import RepositoryError
 from mlxcache.history.statistics.control import is_control
-from mlxcache.support.git import run_git
 
 _FAILED: Final = "failed"
 
@@ -42,23 +38,6 @@ class Coverage:
     def to_measure(self, *, retry_failed: bool = False) -> tuple[str, ...]:
         """What a runner of this machine should measure."""
         return (*self.missing, *self.partial, *(self.failed if retry_failed else ()))
-
-
-def first_parent_line(repo: str | os.PathLike[str], revisions: str, newest: int | None = None) -> list[str]:
-    """Commits on the first-parent line of a branch or a range, oldest first; at most the `newest` ones.
-
-    Raises RepositoryError if git does not know them.
-    """
-    if revisions.startswith("-"):
-        raise RepositoryError(f"range: got {revisions!r}, expected a branch or a range such as main~20..main")
-    limit = [] if newest is None else [f"--max-count={newest}"]
-    done = run_git(repo, "rev-list", "--first-parent", *limit, "--end-of-options", revisions, "--")
-    if not done.ok:
-        raise RepositoryError(
-            f"range: git knows no {revisions!r} in {Path(repo).resolve()} ({done.reason}); "
-            "expected a branch or a range such as main~20..main"
-        )
-    return done.text.split()[::-1]
 
 
 def coverage(df: pd.DataFrame, line: Sequence[str]) -> list[Coverage]:
