@@ -24,7 +24,17 @@ FOLDER = Path(__file__).resolve().parent / "noise"
 # Nothing is fitted on the stretches of any other project.
 TUNED_ON = frozenset({"scipy", "django", "pybamm", "mjwarp"})
 # Families whose labels nobody would dispute; F1 is over these.
-CORE = ("quiet", "single", "recovery", "several", "outliers", "burst of 2", "noise", "two modes", "two modes, step")
+CORE = (
+    "quiet",
+    "single",
+    "recovery",
+    "several",
+    "outliers",
+    "burst of 2",
+    "noise",
+    "two modes",
+    "two modes, step",
+)
 SIZES = (0.03, 0.05, 0.10, 0.20, 0.50)
 _EDGE = 8
 
@@ -105,7 +115,9 @@ def _steps(n: int, steps: Sequence[tuple[int, float]]) -> FloatArray:
 def single(size: float) -> Plant:
     """One step, at least eight values from both ends."""
 
-    def plant(rng: np.random.Generator, clean: FloatArray) -> tuple[FloatArray, list[tuple[int, float]], list[Open]]:
+    def plant(
+        rng: np.random.Generator, clean: FloatArray
+    ) -> tuple[FloatArray, list[tuple[int, float]], list[Open]]:
         steps = [(int(rng.integers(_EDGE, len(clean) - _EDGE + 1)), size)]
         return _steps(len(clean), steps), steps, []
 
@@ -115,7 +127,9 @@ def single(size: float) -> Plant:
 def recovery(size: float) -> Plant:
     """A step that is taken back after 5 to 40 values."""
 
-    def plant(rng: np.random.Generator, clean: FloatArray) -> tuple[FloatArray, list[tuple[int, float]], list[Open]]:
+    def plant(
+        rng: np.random.Generator, clean: FloatArray
+    ) -> tuple[FloatArray, list[tuple[int, float]], list[Open]]:
         n = len(clean)
         gap = int(rng.integers(5, min(41, n - 20)))
         first = int(rng.integers(_EDGE, n - gap - _EDGE + 1))
@@ -136,7 +150,9 @@ def several(rng: np.random.Generator, clean: FloatArray) -> tuple[FloatArray, li
 def newest(behind: int, size: float) -> Plant:
     """A step that only the last `behind` values know."""
 
-    def plant(rng: np.random.Generator, clean: FloatArray) -> tuple[FloatArray, list[tuple[int, float]], list[Open]]:
+    def plant(
+        rng: np.random.Generator, clean: FloatArray
+    ) -> tuple[FloatArray, list[tuple[int, float]], list[Open]]:
         steps = [(len(clean) - behind, size)]
         return _steps(len(clean), steps), steps, []
 
@@ -146,7 +162,9 @@ def newest(behind: int, size: float) -> Plant:
 def drift(total: float, length: int) -> Plant:
     """A ramp over `length` values, or over all (0): no commit is to blame."""
 
-    def plant(rng: np.random.Generator, clean: FloatArray) -> tuple[FloatArray, list[tuple[int, float]], list[Open]]:
+    def plant(
+        rng: np.random.Generator, clean: FloatArray
+    ) -> tuple[FloatArray, list[tuple[int, float]], list[Open]]:
         n = len(clean)
         long = min(length or n, n)
         start = int(rng.integers(0, n - long + 1))
@@ -156,7 +174,9 @@ def drift(total: float, length: int) -> Plant:
     return plant
 
 
-def outliers(rng: np.random.Generator, clean: FloatArray) -> tuple[FloatArray, list[tuple[int, float]], list[Open]]:
+def outliers(
+    rng: np.random.Generator, clean: FloatArray
+) -> tuple[FloatArray, list[tuple[int, float]], list[Open]]:
     """One to four wild values, anywhere."""
     level = np.ones(len(clean))
     for _ in range(int(rng.integers(1, 5))):
@@ -168,7 +188,9 @@ def outliers(rng: np.random.Generator, clean: FloatArray) -> tuple[FloatArray, l
 def burst(*lengths: int) -> Plant:
     """So many slow values in a row; three and more may be called a change, or not."""
 
-    def plant(rng: np.random.Generator, clean: FloatArray) -> tuple[FloatArray, list[tuple[int, float]], list[Open]]:
+    def plant(
+        rng: np.random.Generator, clean: FloatArray
+    ) -> tuple[FloatArray, list[tuple[int, float]], list[Open]]:
         n, long = len(clean), int(rng.choice(lengths))
         start = int(rng.integers(_EDGE, n - long - _EDGE + 1))
         level = np.ones(n)
@@ -181,7 +203,9 @@ def burst(*lengths: int) -> Plant:
 def noisier(factor: float) -> Plant:
     """One side becomes noisier by `factor`; the median stays."""
 
-    def plant(rng: np.random.Generator, clean: FloatArray) -> tuple[FloatArray, list[tuple[int, float]], list[Open]]:
+    def plant(
+        rng: np.random.Generator, clean: FloatArray
+    ) -> tuple[FloatArray, list[tuple[int, float]], list[Open]]:
         x, n = np.log(clean), len(clean)
         split = int(rng.integers(12, n - 11))
         part = slice(split, None) if rng.random() < 0.5 else slice(0, split)
@@ -195,7 +219,9 @@ def noisier(factor: float) -> Plant:
 def two_modes(*, step: bool) -> Plant:
     """Each value may be slow by itself; with or without a step besides."""
 
-    def plant(rng: np.random.Generator, clean: FloatArray) -> tuple[FloatArray, list[tuple[int, float]], list[Open]]:
+    def plant(
+        rng: np.random.Generator, clean: FloatArray
+    ) -> tuple[FloatArray, list[tuple[int, float]], list[Open]]:
         n = len(clean)
         slow = float(rng.choice([0.05, 0.1, 0.2, 0.4])) * (rng.random(n) < float(rng.choice([0.1, 0.3, 0.5])))
         if not step:
@@ -237,7 +263,9 @@ def corpus(seed: int, trees: Callable[[str], bool] = lambda tree: True) -> list[
     every = stretches()
     strict = [stretch for stretch in every if not stretch.by_eye]
     made = [
-        Planted("quiet, by eye" if s.by_eye else "quiet", s.tree, s.values, s.values, np.ones(len(s.values)), (seed, k))
+        Planted(
+            "quiet, by eye" if s.by_eye else "quiet", s.tree, s.values, s.values, np.ones(len(s.values)), (seed, k)
+        )
         for k, s in enumerate(every)
     ]
     for kind, (family, size, many, least, plant) in enumerate(_design()):

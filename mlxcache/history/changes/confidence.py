@@ -142,4 +142,3 @@ def weigh(before: Side, after: Side, around: Surroundings, shift: float) -> Evid
         smaller_side=min(n, m),
         at_end=(last_cut and m <= n) or (first_cut and n < m),
     )
-

@@ -9,7 +9,7 @@ Detector, significance test and effect size are pieces of `Method` and can be sw
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -48,8 +48,9 @@ class Method:
     """How changes are found: what proposes them, tests them, and what is too small or unsure.
 
     min_change: smallest relative change worth a line (0.025: 2.5 %).
-    min_confidence: proposals below it are dropped; 0.5 is where F1 peaks on the tuning split.
+    min_confidence: proposals below it are dropped; 0.5 is about where F1 peaks on the projects that it was tuned on.
     reach: how many commits a boundary may be moved by `relocate`; 0 leaves the detector's own place.
+    open_intervals: whether a change counts whose interval holds "no change".
     """
 
     detector: Detector = field(default_factory=KernelDetector)
@@ -59,6 +60,7 @@ class Method:
     min_confidence: float = MIN_CONFIDENCE
     reach: int = 4
     weights: tuple[float, ...] = WEIGHTS
+    open_intervals: bool = False
 
     def for_rerun(self) -> Method:
         """This method, picking what is worth measuring again: unsure and slightly small changes too.
@@ -69,6 +71,7 @@ class Method:
             self,
             min_change=0.8 * self.min_change,
             min_confidence=min(0.1, self.min_confidence),
+            open_intervals=True,
         )
 
 
@@ -76,7 +79,9 @@ class Method:
 class Change:
     """One change.
 
-    `index` is the first value on the new level, `start` and `stop` bound the two levels beside it.
+    `index` is the first value on the new level, `start` and `stop` bound the two levels beside it. `size` is what
+    thresholds ask for, see `effect`. `p_value` counts in how many places the step was looked for. A drift has a
+    `since`, where it began; it ends at `index`.
     """
 
     start: int
@@ -87,6 +92,12 @@ class Change:
     confidence: float
     p_value: float
     evidence: Evidence
+    since: int | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the interval holds "no change"."""
+        return self.effect.low <= 0 <= self.effect.high
 
 
 @dataclass(frozen=True)
@@ -118,7 +129,9 @@ def _judge(series: _Series, start: int, index: int, stop: int, method: Method) -
     effect = method.effect.measure(before.x, after.x, inflation(around.rho))
     evidence = weigh(before, after, around, effect.shift)
     sure = confidence(evidence, method.weights) if _is_level(before.x, after.x, effect.shift) else 0.0
-    p_value = method.significance.p_value(before.x, after.x)
+    # The place was chosen among so many.
+    places = max(1, len(before.x) + len(after.x) - 2 * _LEVEL + 1)
+    p_value = min(1.0, places * method.significance.p_value(before.x, after.x))
     size = series.scale.size(before.middle, effect.shift)
     return Change(start, index, stop, effect, size, sure, p_value, evidence)
 
@@ -164,7 +177,10 @@ def find_changes(
     changes = [_judge(series, edges[k - 1], edges[k], edges[k + 1], chosen) for k in range(1, len(edges) - 1)]
     while changes:
         # Too small comes before too unsure.
-        ranking = [c.confidence - (2.0 if c.size < chosen.min_change - _ROUNDING else 0.0) for c in changes]
+        small = [
+            c.size < chosen.min_change - _ROUNDING or (c.is_open and not chosen.open_intervals) for c in changes
+        ]
+        ranking = [c.confidence - 2.0 * too_small for c, too_small in zip(changes, small, strict=True)]
         weakest = int(np.argmin(ranking))
         if ranking[weakest] >= chosen.min_confidence:
             break
@@ -186,6 +202,8 @@ def search_range(change: Change, sigma: float, commits: int) -> tuple[int, int]:
     A step of s sigmas is placed with an error of the order of 1 / s**2 commits (Hinkley, Biometrika 57,
     1970).
     """
+    if change.since is not None:
+        return change.since, change.index
     steps = abs(change.effect.shift) / max(sigma, 1e-9)
     reach = min(max(math.ceil(2.0 / steps**2) + 1, 2), 12)
     low = max(change.start, change.index - 1 - reach)

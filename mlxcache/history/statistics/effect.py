@@ -44,6 +44,7 @@ class Effect:
     relative_low: float
     relative_high: float
 
+
 _LEAST_UNIT = 1e-12
 
 
