@@ -57,7 +57,7 @@ class Evidence:
 
 
 # Terms in the order of Evidence.vector; remade by tools/tune_detector.py.
-WEIGHTS: tuple[float, ...] = (-4.572, 1.154, 0.449, 6.583, -0.861, -29.085, 33.458, 0.933)
+WEIGHTS: tuple[float, ...] = (-4.232, 1.163, 0.358, 4.376, -0.951, -23.199, 24.994, 0.948)
 
 
 def confidence(evidence: Evidence, weights: tuple[float, ...] = WEIGHTS) -> float:

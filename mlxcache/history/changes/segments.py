@@ -38,7 +38,7 @@ from mlxcache.history.statistics.noise import (
 from mlxcache.history.statistics.significance import RankTest, SignificanceTest
 
 MIN_CHANGE = 0.025
-MIN_CONFIDENCE = 0.5
+MIN_CONFIDENCE = 0.6
 _LEVEL = 3
 _ROUNDING = 1e-9
 
@@ -48,7 +48,7 @@ class Method:
     """How changes are found: what proposes them, tests them, and what is too small or unsure.
 
     min_change: smallest relative change worth a line (0.025: 2.5 %).
-    min_confidence: proposals below it are dropped; 0.5 is about where F1 peaks on the projects that it was tuned on.
+    min_confidence: proposals below it are dropped; 0.6 is where F1 peaks on real noise.
     reach: how many commits a boundary may be moved by `relocate`; 0 leaves the detector's own place.
     open_intervals: whether a change counts whose interval holds "no change".
     """
