@@ -43,8 +43,10 @@ WINGS: dict[str, dict[str, tuple[str, ...]]] = {
     "runner": {"system": ()},
     "dashboard": {
         "data": (),
+        "drawings": ("data",),
         "figures": ("data",),
-        "pages": ("data", "figures"),
+        "writing": ("data", "drawings"),
+        "pages": ("data", "drawings", "writing"),
     },
 }
 

@@ -213,7 +213,7 @@ COMMANDS: Final[dict[str, Words]] = {
     "coverage": _plain("coverage"),
     "notify": _plain("notify"),
     "merge": lambda g, out: ["merge", str(g.results), "--into", str(out / "merged")],
-    "dashboard": lambda g, out: [*_plain("dashboard", "--figures", "0")(g, out), "--out", str(out / "site")],
+    "dashboard": lambda g, out: [*_plain("dashboard")(g, out), "--out", str(out / "site")],
     "export-otava": lambda g, out: [*_plain("export", "--format", "otava")(g, out), "--out", str(out / "otava")],
     "export-pytorch": lambda g, out: [
         *_plain("export", "--format", "pytorch", "--project", "p")(g, out), "--out", str(out / "p.json"),

@@ -144,7 +144,11 @@ def _asv(
     """Run asv; its exit status and its warnings and errors."""
     with tempfile.TemporaryDirectory() as folder:
         said = Path(folder) / "said"
-        environment = {**os.environ, CHANGES_VARIABLE: changes.as_json(), SAID_VARIABLE: str(said)}
+        environment = {
+            **os.environ,
+            CHANGES_VARIABLE: changes.as_json(),
+            SAID_VARIABLE: str(said),
+        }
         if shard is not None:
             plan = Path(folder) / "shard.json"
             took = [(each.benchmark, each.commit, each.seconds, each.own) for each in durations]
@@ -152,18 +156,18 @@ def _asv(
             plan.write_text(json.dumps(facts), encoding="utf-8")
             environment[SHARD_VARIABLE] = str(plan)
         command = [sys.executable, "-m", "mlxcache.runner.asv_main", "--config", str(config), *arguments]
-        # The child gets Ctrl-C from the terminal too: it saves and ends, and we still report what there is. Of a
-        # signal to us alone it would never hear, and measure on.
-        with subprocess.Popen(command, env=environment) as process:
-            before = signal.signal(signal.SIGTERM, lambda number, frame: process.terminate())
+        # In a session of its own the child hears of signals from us alone, once each: it saves and ends, and we
+        # still report what there is.
+        with subprocess.Popen(command, env=environment, start_new_session=True) as process:
+            before = {
+                number: signal.signal(number, lambda number, frame: process.send_signal(number))
+                for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+                if signal.getsignal(number) is not signal.SIG_IGN
+            }
             try:
-                while True:
-                    try:
-                        status = process.wait()
-                        break
-                    except KeyboardInterrupt:
-                        continue
+                status = process.wait()
             finally:
-                signal.signal(signal.SIGTERM, before)
+                for number, handler in before.items():
+                    signal.signal(number, handler)
         lines = said.read_text(encoding="utf-8").splitlines() if said.exists() else []
     return status, [json.loads(line) for line in lines]

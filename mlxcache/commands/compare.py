@@ -1,6 +1,7 @@
 """`mlxcache compare BASE HEAD`: is HEAD slower than BASE?
 
-Exit status: 0 no regression, 1 regression, 3 inconclusive, 2 it could not be done.
+Exit status: 0 nothing slower, 1 something is slower, 2 it could not be done, 3 cannot tell, 4 a benchmark broke
+or is gone.
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ from mlxcache.history.comparing.verdicts import Limits, Verdict
 from mlxcache.history.loading.history import History
 from mlxcache.history.loading.table import read
 from mlxcache.history.repository.revisions import resolve_commit, where_left
+from mlxcache.remeasure.driver_process import DriverProcess
+from mlxcache.remeasure.project import Place, repository, results_folder
 from mlxcache.remeasure.rounds import DEFAULT_ROUNDS, MeasureError, OverBudgetError, find_config, measure
-from mlxcache.reports.comment import EXIT_STATUS, NOT_DONE, render
+from mlxcache.reports.comment import NOT_DONE, render
 from mlxcache.reports.text import FORMATS
 from mlxcache.runner.changes import DEVICE_VARIABLE, device_for
 from mlxcache.runner.facts import this_machine
@@ -36,8 +39,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("base", metavar="BASE", help="a revision; the comparison starts where HEAD left it")
     parser.add_argument("head", metavar="HEAD", help="a revision")
-    parser.add_argument("--results", default="results", metavar="DIR", help="asv results (default: %(default)s)")
-    parser.add_argument("--repo", default=".", metavar="DIR", help="the repository (default: %(default)s)")
+    parser.add_argument("--results", metavar="DIR", help="asv results (default: results_dir of asv.conf.json)")
+    parser.add_argument("--repo", metavar="DIR", help="the repository (default: the one that asv builds from)")
     parser.add_argument("--measure", action="store_true", help="measure both commits now, in turn, through asv")
     parser.add_argument("--config", metavar="FILE", help="asv.conf.json (default: the one in --repo)")
     parser.add_argument("--bench", action="append", default=[], metavar="REGEX", help="only these benchmarks")
@@ -66,7 +69,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="REGEX",
         help="the control benchmark (default: by name), or none",
     )
-    parser.add_argument("--relevant", type=float, default=2.5, metavar="%%", help="smallest change that matters")
+    parser.add_argument(
+        "--relevant", type=float, default=2.5, metavar="PERCENT", help="smallest change that matters"
+    )
     parser.add_argument("--format", choices=FORMATS, default="text")
     parser.add_argument("--plots", metavar="DIR", help="write one figure for each regression that has a history")
 
@@ -75,6 +80,8 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     began = time.monotonic()
     try:
+        args.start = args.repo or "."
+        args.results = results_folder(args.results, args.config or args.start)
         comparison, history = _compare(args, began)
     except (MeasureError, ValueError, OSError) as error:
         print(f"mlxcache compare: {error}", file=sys.stderr)
@@ -88,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
         worse = comparison.rows[comparison.rows["verdict"] == Verdict.REGRESSION]
         written = plot_series(history.frame, worse, comparison.base, comparison.head, Path(args.plots))
         print(f"{len(written)} figures in {args.plots}", file=sys.stderr)
-    return EXIT_STATUS[comparison.verdict]
+    return comparison.exit_status
 
 
 def _say(line: str) -> None:
@@ -105,8 +112,12 @@ def _compare(args: argparse.Namespace, began: float) -> tuple[Comparison, Histor
         environments=tuple(args.env),
         rounds=args.rounds,
     )
-    head, base = resolve_commit(args.repo, args.head), resolve_commit(args.repo, args.base)
     notices = []
+    if args.repo is None:
+        place = repository(None, find_config(args.config or ".")) if args.measure or args.config else Place(".")
+        args.repo = place.folder
+        notices += [place.notice] if place.notice else []
+    head, base = resolve_commit(args.repo, args.head), resolve_commit(args.repo, args.base)
     if not args.exact_base:
         left = where_left(args.repo, args.base, args.head)
         if left != base:
@@ -115,17 +126,19 @@ def _compare(args: argparse.Namespace, began: float) -> tuple[Comparison, Histor
     history = _history(args, base)
     confirmations, _ = read_confirmations(args.results)
     if args.measure:
-        measuring = _Measuring(args, base, head, None if args.budget is None else began + 60.0 * args.budget)
-        comparison = compare_measured(
-            measuring,
-            base,
-            head,
-            protocol,
-            history=history,
-            confirmations=confirmations,
-            repo=args.repo,
-            say=_say,
-        )
+        ends = None if args.budget is None else began + 60.0 * args.budget
+        with DriverProcess() as driver:
+            measuring = _Measuring(args, base, head, ends, driver)
+            comparison = compare_measured(
+                measuring,
+                base,
+                head,
+                protocol,
+                history=history,
+                confirmations=confirmations,
+                repo=args.repo,
+                say=_say,
+            )
         if measuring.was_cut:
             notices.append(f"the budget of {args.budget:g} minutes ended the measuring early")
     elif history is None:
@@ -146,9 +159,12 @@ def _history(args: argparse.Namespace, base: str) -> History | None:
 class _Measuring:
     """Measures both commits in turn through asv, until the time is up (`ends`, of the monotonic clock)."""
 
-    def __init__(self, args: argparse.Namespace, base: str, head: str, ends: float | None) -> None:
+    def __init__(
+        self, args: argparse.Namespace, base: str, head: str, ends: float | None, driver: DriverProcess
+    ) -> None:
+        self._driver = driver
         self._args, self._base, self._head, self._ends = args, base, head, ends
-        self._config = find_config(args.config or args.repo)
+        self._config = find_config(args.config or args.start)
         device = device_for(this_machine())
         self._variables = {DEVICE_VARIABLE: device} if device else {}
         self._measured = False
@@ -159,7 +175,7 @@ class _Measuring:
         try:
             if self._measured and left is not None and left <= 0:
                 raise OverBudgetError("the time is up")
-            frame = measure(
+            got = measure(
                 self._config,
                 self._base,
                 self._head,
@@ -170,6 +186,7 @@ class _Measuring:
                 seconds=left,
                 variables=self._variables,
                 say=_say,
+                driver=self._driver.run,
             )
         except OverBudgetError:
             if not self._measured:
@@ -177,8 +194,13 @@ class _Measuring:
             self.was_cut = True
             return None
         self._measured = True
-        cut = frame.attrs.get("cut")
-        self.was_cut = cut is not None
+        self.was_cut = got.cut is not None
         return Measured(
-            frame, tuple(frame.attrs["failures"].values()), None if cut is None else tuple(cut.values())
+            got.table,
+            got.failures,
+            got.cut,
+            lost=got.lost,
+            notices=got.notices,
+            higher_better=got.higher_better,
+            proof=got.proof,
         )

@@ -11,7 +11,7 @@ from mlxcache.kv.batch import Batch, SequenceRead
 from mlxcache.kv.cache import LayerBytes, MLXCache, check_layer
 from mlxcache.kv.device import on_gpu
 from mlxcache.kv.masks import run_mask
-from mlxcache.kv.spec import MaskKind
+from mlxcache.kv.spec import AsStored, MaskKind
 from mlxcache.kv.step import Clean, Gather, LayerWork, Positions, Step, position_array
 from mlxcache.kv.storage.cell_layout import CellLayout, Placement, as_run
 from mlxcache.kv.storage.layout import CacheConfig, LayerConfig, Run
@@ -268,6 +268,9 @@ class MLXCellCache(MLXCache):
         if write is None:
             write = step.index = cell_index(placement.cells, step.count, self.capacity)
         work = LayerWork(cells, step.count, write, read, kind, mask, batch=batch, clean=clean, plain=self._plain)
+        shared = batch is None and kind is MaskKind.EXPLICIT
+        if shared and self._layout.own_run(placement, cells.policy.window) is None:
+            work.spec = AsStored
         work.slots = placement.used_end  # a write may lie behind what is read, never behind this
         return work
 

@@ -20,7 +20,6 @@ import pandas as pd
 from mlxcache.history.comparing.protocol import Comparison, NotDone, Protocol
 from mlxcache.history.comparing.verdicts import Verdict
 from mlxcache.reports.comparison import (
-    EXIT_STATUS,
     NOT_DONE,
     as_text,
     headline,
@@ -32,7 +31,7 @@ from mlxcache.reports.text import Format, before_after, interval, label
 from mlxcache.reports.units import format_change
 from mlxcache.support.names import series_pattern
 
-__all__ = ["EXIT_STATUS", "NOT_DONE", "Comparison", "Figure", "NotDone", "comment", "headline", "marker", "render"]
+__all__ = ["NOT_DONE", "Comparison", "Figure", "NotDone", "comment", "headline", "marker", "render"]
 
 # GitHub counts characters; bytes are never fewer, and leave room for what a workflow may add.
 LIMIT: Final = 65_000

@@ -23,7 +23,6 @@ from mlxcache.reports.units import format_change
 
 # 2 is "it could not be done" everywhere.
 NOT_DONE: Final = 2
-EXIT_STATUS: dict[Verdict, int] = {Verdict.NO_REGRESSION: 0, Verdict.REGRESSION: 1, Verdict.INCONCLUSIVE: 3}
 HEADER: Final = ("benchmark", "change", "95 % interval", "base -> head", "rounds")
 
 _NUMBERS: Final = ("value_base", "value_head", "change", "low", "high", "p_value", "adjusted_p")
@@ -51,6 +50,7 @@ def to_json(outcome: Comparison | NotDone) -> str:
             "noise": list(outcome.noise),
             "lost": list(outcome.lost),
             "protocol": asdict(outcome.protocol),
+            "proof": [dict(each) for each in outcome.proof],
             "series": records(outcome.rows),
         }
     )
@@ -90,7 +90,27 @@ def read_json(path: Path) -> Comparison | NotDone:
         lost=_texts(path, data, "lost"),
         measured=data.get("measured") is True,
         protocol=_protocol(path, data),
+        proof=_proof(path, data),
     )
+
+
+def _proof(path: Path, data: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What was installed on each side, if the comparison was measured; it has to be what the verdict is about."""
+    entries = data.get("proof", [])
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise ReportError(f'{path}: "proof" is {entries!r:.40}, expected a list of objects')
+    for entry in entries:
+        side = entry.get("side")
+        if side not in ("base", "head"):
+            raise ReportError(f'{path}: "proof" speaks of the side {side!r:.40}, expected base or head')
+        for name in ("commit", "installed"):
+            if entry.get(name) != data.get(side):
+                verb = "meant" if name == "commit" else "installed"
+                raise ReportError(
+                    f"{path}: the comparison is of {side} {data.get(side)!r:.14}, and its proof says that "
+                    f"{entry.get(name)!r:.14} was {verb} there: something else was measured"
+                )
+    return entries
 
 
 def _protocol(path: Path, data: Mapping[str, Any]) -> Protocol:
@@ -173,6 +193,11 @@ def headline(comparison: Comparison) -> str:
 def as_text(comparison: Comparison) -> str:
     """The comparison for a terminal; ends with a newline."""
     lines = [f"{comparison.base[:10]} -> {comparison.head[:10]}", headline(comparison)]
+    if comparison.lost:
+        names = ", ".join(comparison.lost[:8]) + (
+            f" and {len(comparison.lost) - 8} more" * (len(comparison.lost) > 8)
+        )
+        lines.append(f"broken or lost on head ({len(comparison.lost)}): {names}")
     for title, rows in _parts(comparison):
         if rows.empty:
             continue

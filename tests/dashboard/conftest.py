@@ -41,7 +41,7 @@ class Browser:
         self.driver = driver
 
     def open(self, path: Path, fragment: str = "", *, dark: bool = False, width: int = 1280) -> None:
-        """Load a page from disk; the explorer is waited for."""
+        """Load a page from disk; what a script fills is waited for."""
         self.driver.execute_cdp_cmd(
             "Emulation.setEmulatedMedia",
             {"features": [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]},
@@ -52,7 +52,7 @@ class Browser:
         )
         self.driver.get("about:blank")
         self.driver.get(path.as_uri() + fragment)
-        if path.name == "explorer.html":
+        if path.name in ("explorer.html", "compare.html"):
             self.wait("document.body.dataset.ready === 'yes'")
 
     def wait(self, condition: str) -> None:

@@ -59,7 +59,7 @@ def sites(story: Path, hostile: Path, tmp_path_factory: pytest.TempPathFactory) 
 
     def build(name: str, results: Path) -> Path:
         built.append(root / name)
-        build_site(*judged(results), root / name, figures=2)
+        build_site(*judged(results), root / name)
         return root / name
 
     build("suite", write_suite(root / "suite-results"))
@@ -70,17 +70,19 @@ def sites(story: Path, hostile: Path, tmp_path_factory: pytest.TempPathFactory) 
     build("failed", root / "failures")
     # A second build without one of the changes leaves a page that says what became of it.
     df, changes = judged(write_story(root / "past-results"))
-    build_site(df, changes, root / "past", figures=2)
+    build_site(df, changes, root / "past")
     kept = changes[changes["benchmark"] != "gain.time_work"].reset_index(drop=True)
     kept.set_aside = changes.set_aside
-    build_site(df, kept, root / "past", figures=2)
+    build_site(df, kept, root / "past")
     return [*built, root / "past"]
 
 
 def test_pages_pass_the_html_checker(checker: Path, sites: list[Path]) -> None:
     """No error and no warning on any page, whatever the names in it."""
     pages = [str(page) for site in sites for page in sorted(site.rglob("*.html"))]
-    assert {Path(page).name for page in pages} >= {"paths.html", "peers.html", "scaling.html", "quality.html"}
+    assert {Path(page).name for page in pages} >= {
+        f"{name}.html" for name in ("paths", "peers", "scaling", "quality", "releases", "compare", "commits")
+    }
     done = subprocess.run(
         ["java", "-jar", str(checker), "--format", "json", "--stdout", *pages],
         capture_output=True,

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mlxcache.history.changes.segments import find_changes, log_values, search_range
+from mlxcache.history.changes.segments import find_changes, search_range
+from mlxcache.history.statistics.effect import on_scale
 from mlxcache.history.statistics.noise import FloatArray, short_term_sigma
 from mlxcache.remeasure.rerun import Outcome, confirm, narrow
 from tools import labelled
@@ -69,7 +70,7 @@ def test_detector_is_good_on_a_slice_of_the_tuning_split() -> None:
     """
     total = Score()
     for series in [*labelled.one_step(Split.TUNE, repeats=1), *labelled.quiet(Split.TUNE, repeats=2)]:
-        found = find_changes(log_values(series.values)[0])
+        found = find_changes(on_scale(series.values)[0])
         total = add_scores(total, score_series(series, [Detection(c.index, c.effect.shift) for c in found]))
     assert total.f1 > 0.8
     assert total.false_per_1000 <= 1.0

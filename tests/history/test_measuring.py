@@ -17,7 +17,15 @@ from mlxcache.history.changes.confirmations import FILE_NAME, Confirmation, writ
 from mlxcache.history.repository.commits import RepositoryError
 from mlxcache.history.repository.revisions import merge_base, resolve_commit
 from mlxcache.remeasure.confirming import NotMeasured, candidates, commits_between, confirm_changes
-from mlxcache.remeasure.rounds import MeasureError, OverBudgetError, find_config, measure, run_driver, this_machine
+from mlxcache.remeasure.rounds import (
+    MeasureError,
+    OverBudgetError,
+    Rounds,
+    find_config,
+    measure,
+    run_driver,
+    this_machine,
+)
 from mlxcache.support.names import series_pattern
 from tests.tiny_project import module_config
 
@@ -44,7 +52,7 @@ def test_events_become_rows_and_progress() -> None:
 
     def driver(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
         assert plan["rounds"] == 2
-        yield {"event": "start", "benchmarks": 1, "environments": 1, "rounds": 2}
+        yield {"event": "start", "works": [["env1", "bench.time_x"]], "environments": 1, "rounds": 2}
         for number in range(2):
             yield value("base", number, 1.0)
             yield value("head", number, float("nan"))
@@ -60,11 +68,11 @@ def test_events_become_rows_and_progress() -> None:
 
     said: list[str] = []
     frame = measure("asv.conf.json", "a" * 40, "b" * 40, rounds=2, driver=driver, say=said.append)
-    assert frame["side"].tolist() == ["base", "base"]
-    assert list(frame.attrs["failures"].values()) == ["bench.time_broken failed on head in env1: Boom"]
+    assert frame.table["side"].tolist() == ["base", "base"]
+    assert list(frame.failures) == ["bench.time_broken failed on head in env1: Boom"]
     assert said == [
-        "measuring 1 benchmarks in 2 rounds, base and head in turn",
-        "round 1 of 2 done",
+        "measuring 1 benchmark in 2 rounds, base and head in turn",
+        "round 1 of 2 done: the first run is going on, 1 s so far",
         "round 2 of 2 done",
     ]
 
@@ -97,8 +105,8 @@ def test_a_cut_says_what_never_ran_and_nothing_at_all_is_an_error() -> None:
 
     frame = measure("asv.conf.json", "a" * 40, "b" * 40, seconds=90.0, driver=driver)
     assert asked == [90.0]
-    assert list(frame.attrs["cut"].values()) == ["bench.time_last"]
-    assert measure("c", "a", "b", driver=lambda plan: iter([value("base", 0, 1.0)])).attrs["cut"] is None
+    assert list(frame.cut or ()) == ["bench.time_last"]
+    assert measure("c", "a", "b", driver=lambda plan: iter([value("base", 0, 1.0)])).cut is None
     with pytest.raises(OverBudgetError, match="the 2 minutes went by before anything was measured"):
         measure("c", "a", "b", seconds=120.0, driver=lambda plan: iter([{"event": "cut", "never": []}]))
 
@@ -203,14 +211,14 @@ def test_confirming_measures_and_narrows_to_the_commit(tmp_path: Path) -> None:
     changes = candidates(change_points(df), ["m1"])
     culprit = 15  # between two measured commits
 
-    def take(config: Path, base: str, head: str, **options: Any) -> pd.DataFrame:
+    def take(config: Path, base: str, head: str, **options: Any) -> Rounds:
         assert options["environments"] == ["env1"]
         rows = []
         for number in range(options["rounds"]):
             for side, commit in (("base", base), ("head", head)):
                 slow = 1.1 if line.index(commit) >= culprit else 1.0
                 rows.append(value(side, number, slow * (1 + 0.001 * ((7 * number) % 5))))
-        return pd.DataFrame(rows)
+        return Rounds(pd.DataFrame(rows))
 
     (found,) = confirm_changes(changes, config="c", repo=tmp_path, narrowing=True, measure_rounds=take)
     assert isinstance(found, Confirmation)
@@ -237,11 +245,18 @@ def test_commits_between_follow_the_first_parents(tmp_path: Path) -> None:
     assert commits_between(tmp_path, line[4], line[1]) == [line[4], line[1]]
 
 
-def test_a_driver_that_dies_says_its_last_words(tmp_path: Path) -> None:
-    """No configuration file: the driver's traceback ends up in the error."""
+def test_a_project_that_is_not_there_is_named(tmp_path: Path) -> None:
+    """The driver's error comes out as the event that ends the plan."""
     plan = {"config": str(tmp_path / "none" / "asv.conf.json"), "base": "a", "head": "b"}
-    with pytest.raises(MeasureError, match=r"measuring ended with status 1: .*FileNotFoundError"):
-        list(run_driver(plan))
+    (event,) = [event for event in run_driver(plan) if event["event"] != "tick"]
+    assert event["event"] == "error"
+    assert f"No such file or directory: '{tmp_path}/none'" in event["message"]
+
+
+def test_a_driver_that_dies_says_its_last_words(tmp_path: Path) -> None:
+    """A plan that it cannot read: its traceback ends up in the error."""
+    with pytest.raises(MeasureError, match=r"measuring ended with status 1: .*KeyError: 'config'"):
+        list(run_driver({}))
 
 
 SUITE = """
@@ -287,10 +302,10 @@ def test_two_commits_of_a_real_project(tmp_path: Path) -> None:
     first, second, third = tiny_project(tmp_path)
     config = tmp_path / "asv.conf.json"
     frame = measure(config, first, second, rounds=4)
-    assert len(frame) == 2 * 2 * 4
+    assert len(frame.table) == 2 * 2 * 4
     assert not (tmp_path / "results").exists()
-    assert any("track_broken failed on base" in text for text in frame.attrs["failures"].values())
-    rows = compare_rounds(frame, base=first, head=second).set_index("params")
+    assert any("track_broken failed on base" in text for text in frame.failures)
+    rows = compare_rounds(frame.table, base=first, head=second).set_index("params")
     assert rows.loc["'b'", "change"] == pytest.approx(1.0)
     assert rows.loc["'b'", "verdict"] == "regression"
     assert rows.loc["'a'", "verdict"] == "no regression"

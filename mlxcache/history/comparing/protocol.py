@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pandas as pd
 
 from mlxcache.history.changes.change_table import change_points
 from mlxcache.history.changes.confirmations import Confirmation
 from mlxcache.history.comparing.comparison import judge_rounds, judge_stored
+from mlxcache.history.comparing.exit_status import ExitStatus
 from mlxcache.history.comparing.lost import Lost, lost_in_rounds, lost_in_table
 from mlxcache.history.comparing.runner_noise import noise_lines
 from mlxcache.history.comparing.verdicts import Limits, Verdict, overall
@@ -48,7 +50,8 @@ class Comparison:
     """What there is to say: the rows of `compare`, the verdict over all of them, and remarks.
 
     `lost` names series that gave a value on base and none on head; `noise` says how steady the runner was, one
-    line each; `measured` whether both commits were measured in turn, which is when more rounds help.
+    line each; `measured` whether both commits were measured in turn, which is when more rounds help; `proof` what
+    was then installed and which suite ran, for each side and environment.
     """
 
     rows: pd.DataFrame
@@ -60,6 +63,16 @@ class Comparison:
     lost: Sequence[str] = field(default_factory=tuple)
     measured: bool = False
     protocol: Protocol = field(default_factory=Protocol)
+    proof: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
+
+    @property
+    def exit_status(self) -> ExitStatus:
+        """What a command ends with: slower before lost, lost before what noise hides."""
+        if self.verdict is Verdict.REGRESSION:
+            return ExitStatus.SLOWER
+        if self.lost:
+            return ExitStatus.BROKEN
+        return ExitStatus.CANNOT_TELL if self.verdict is Verdict.INCONCLUSIVE else ExitStatus.NOTHING_SLOWER
 
 
 @dataclass(frozen=True)
@@ -73,12 +86,18 @@ class NotDone:
 class Measured:
     """One batch of rounds, with what failed in it, one line each.
 
-    `cut` names the benchmarks that did not run at all because the time was up; None where it was not.
+    `cut` names the benchmarks that did not run at all because the time was up; None where it was not. `lost` are
+    series of base's suite that head cannot give, with the reason; `higher_better` says by benchmark which way is
+    better; `proof` what was installed and which suite ran, for each side and environment.
     """
 
     rounds: pd.DataFrame
     failures: tuple[str, ...] = ()
     cut: tuple[str, ...] | None = None
+    lost: Mapping[str, str] = field(default_factory=dict)
+    notices: tuple[str, ...] = ()
+    higher_better: Mapping[str, bool] = field(default_factory=dict)
+    proof: tuple[Mapping[str, Any], ...] = ()
 
 
 # Measures both commits in turn once more: benchmark patterns in, none for all. None: there is no time left.
@@ -152,15 +171,23 @@ def compare_measured(
     failures: dict[str, None] = {}
     bench: Sequence[str] = chosen.bench
     never: tuple[str, ...] = ()
+    first: Measured | None = None
     for look in range(chosen.looks):
         batch = measure(bench)
         if batch is None:
             break
+        first = first or batch  # later ones see some of the benchmarks only
         failures.update(dict.fromkeys(batch.failures))
         frames.append(batch.rounds.assign(round=batch.rounds["round"] + look * chosen.rounds))
         rounds = pd.concat(frames, ignore_index=True)
         rows, remarks = judge_rounds(
-            rounds, base=base, head=head, limits=share, control=chosen.control, base_changes=known
+            rounds,
+            base=base,
+            head=head,
+            limits=share,
+            control=chosen.control,
+            higher_better=first.higher_better,
+            base_changes=known,
         )
         if batch.cut is not None:
             never = batch.cut if look == 0 else never
@@ -172,18 +199,18 @@ def compare_measured(
         bench = sorted({series_pattern(str(name), str(params)) for name, params in names})
         if look + 1 < chosen.looks:
             say(f"{len(still_open)} series are still open: measuring them again")
-    if not frames:
+    if first is None:
         raise ValueError("nothing was measured: there was no time for it")
-    notices = [*failures, *remarks]
+    notices = [*first.notices, *failures, *remarks]
     if never:
         shown = ", ".join(never[:5]) + (f" and {len(never) - 5} more" if len(never) > 5 else "")
         notices.append(f"{len(never)} benchmarks were not measured within the budget: {shown}")
     if overall(rows["verdict"].tolist(), share) is Verdict.INCONCLUSIVE:
         notices.append("what is inconclusive is not fine: a quieter machine or more --rounds would tell")
     noise = noise_lines(rows, rounds, chosen.control)
-    return _compared(
-        rows, base, head, lost_in_rounds(rounds), notices, noise, chosen, measured=True, complete=not never
-    )
+    lost = dataclasses.replace(lost_in_rounds(rounds), reasons=first.lost)
+    compared = _compared(rows, base, head, lost, notices, noise, chosen, measured=True, complete=not never)
+    return dataclasses.replace(compared, proof=first.proof)
 
 
 def _compared(

@@ -5,22 +5,23 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from mlxcache.dashboard.data.answer import plural
+from mlxcache.dashboard.data.answer import day, plural
+from mlxcache.dashboard.data.facts import SiteFacts
 from mlxcache.dashboard.data.quality import percent
+from mlxcache.dashboard.data.repository import commit_page
+from mlxcache.dashboard.drawings.numbers import TIMES, value_text
 from mlxcache.dashboard.output import Output
-from mlxcache.dashboard.pages.tables import Table, write_csv
+from mlxcache.dashboard.writing.tables import Table, write_csv
 from mlxcache.reports.events import Event
 from mlxcache.reports.plain_text import clean, cut, short
 from mlxcache.reports.text import interval
-from mlxcache.reports.units import format_change, format_value
-
-TIMES: Final = "\N{MULTIPLICATION SIGN}"
+from mlxcache.reports.units import format_change
 
 
 def _finalize(value: Any) -> Any:
@@ -46,18 +47,36 @@ def by_commit(events: Iterable[Event]) -> list[tuple[str, list[Event]]]:
 
 
 def _value(value: float, unit: str) -> str:
-    return format_value(float(value), str(unit)) if math.isfinite(value) else "n/a"
+    return value_text(float(value), str(unit)) if math.isfinite(value) else "n/a"
+
+
+def confidence(share: float) -> str:
+    """How sure the detector is; never that it cannot be wrong."""
+    return "> 0.99" if share > 0.99 else f"{share:.2f}"
 
 
 class Pages:
     """Writes the pages of one site.
 
-    `site` is what every template sees: the title, the sections that exist and the counts that the navigation
-    shows.
+    Every template sees `site`: the title, the pages of the menu as (path, title), how many regressions stand, and
+    functions that name commits, machines, environments and parameters.
     """
 
-    def __init__(self, out: Output, **site: Any) -> None:
+    def __init__(self, out: Output, facts: SiteFacts, menu: Sequence[tuple[str, str]], n_standing: int) -> None:
         self._out = out
+        measured = {commit.name for commit in facts.commits}
+        site = {
+            "title": clean(facts.title),
+            "menu": menu,
+            "n_standing": n_standing,
+            "commit_address": facts.repository.address,
+            "commit_page": lambda name: commit_page(name) if name in measured else "",
+            "commit_subject": facts.repository.subject,
+            "commit_day": lambda name: day(facts.by_name.get(name)),
+            "machine": facts.names.machine,
+            "environment": facts.names.environment,
+            "params": facts.names.params,
+        }
         self._environment = Environment(
             loader=PackageLoader("mlxcache.dashboard", "templates"),
             autoescape=True,
@@ -74,6 +93,8 @@ class Pages:
             "amount": _amount,
             "change": format_change,
             "percent": percent,
+            "confidence": confidence,
+            "day": day,
         }
         self._environment.globals |= {"value": _value, "interval": interval, "plural": plural, "site": site}
 

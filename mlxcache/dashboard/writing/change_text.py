@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from mlxcache.dashboard.data.names import Names
 from mlxcache.dashboard.data.repository import RangeCommit
+from mlxcache.dashboard.drawings.numbers import value_text
+from mlxcache.dashboard.writing.render import confidence
 from mlxcache.reports.events import Event
 from mlxcache.reports.markdown import code, plain, table
 from mlxcache.reports.plain_text import clean, cut, short
-from mlxcache.reports.text import before_after, interval, label
+from mlxcache.reports.text import interval
 from mlxcache.reports.units import format_change
 
 _MOST_ROWS = 20
 _MOST_COMMITS = 20
 
 
-def issue_text(event: Event, commits: list[RangeCommit], n_commits: int, page: str) -> str:
+def issue_text(event: Event, commits: list[RangeCommit], n_commits: int, page: str, names: Names) -> str:
     """Markdown: what moved, by how much, where to look."""
     sign = "▲" if float(event.lead["magnitude"]) > 0 else "▼"
     lines = [
@@ -21,16 +24,22 @@ def issue_text(event: Event, commits: list[RangeCommit], n_commits: int, page: s
         f"{format_change(float(event.lead['magnitude']))}",
         "",
         f"Between {code(event.before[:10])} and {code(event.after[:10])}; {event.state_word}, "
-        f"confidence {event.confidence:.2f}.",
+        f"confidence {confidence(event.confidence)}.",
         "",
     ]
     rows = [
         (
-            code(short(clean(label(row)))),
+            code(
+                short(
+                    clean(f"{row['benchmark']} {names.params(str(row['benchmark']), str(row['params']))}".strip())
+                )
+            ),
             format_change(float(row["magnitude"])),
             interval(float(row["magnitude_low"]), float(row["magnitude_high"])),
-            before_after(row, "value_before", "value_after"),
-            plain(short(clean(str(row["machine"])), 60)),
+            " -> ".join(
+                value_text(float(row[name]), str(row["unit"])) for name in ("value_before", "value_after")
+            ),
+            plain(short(clean(names.machine(str(row["machine"]))), 60)),
         )
         for row in event.rows[:_MOST_ROWS]
     ]

@@ -18,10 +18,14 @@ HEIGHT: Final = 44
 _PAD: Final = 4.0
 _MOST: Final = 90  # more points than this are not seen at this width
 _AROUND: Final = 60  # commits beside a change
+_LEAST_SPAN: Final = 0.08  # of a value
 
 
-def sparkline(series: Series, change: Mapping[str, Any] | None = None) -> Markup:
-    """A series, or the part of it around a change, as inline SVG."""
+def sparkline(series: Series, change: Mapping[str, Any] | None = None, noise: float = 0.0) -> Markup:
+    """A series, or the part of it around a change, as inline SVG.
+
+    `noise` is its relative spread: the height stands for ten times that at least, and a band shows it.
+    """
     commits, values = series.commits, series.values
     if change is not None:
         middle = int(np.searchsorted(commits, change["after_index"]))
@@ -33,7 +37,7 @@ def sparkline(series: Series, change: Mapping[str, Any] | None = None) -> Markup
     inner = np.concatenate([np.quantile(values, [0.02, 0.98]), levels])
     low, high = float(inner.min()), float(inner.max())
     # A flat series is a flat line, not noise blown up to the full height.
-    least = 0.08 * max(abs(low), abs(high), 1e-300)
+    least = max(_LEAST_SPAN, 10.0 * noise) * max(abs(low), abs(high), 1e-300)
     if high - low < least:
         middle_value = (high + low) / 2
         low, high = middle_value - least / 2, middle_value + least / 2
@@ -47,6 +51,11 @@ def sparkline(series: Series, change: Mapping[str, Any] | None = None) -> Markup
     points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x[picks], height(values[picks]), strict=True))
     size = f'viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" preserveAspectRatio="xMinYMid"'
     parts = [f'<svg class="spark" {size} aria-hidden="true">']
+    if noise and change is None:
+        level = float(np.median(values))
+        top, bottom = height(level * (1 + 2 * noise)), height(level * (1 - 2 * noise))
+        edges = f'y="{min(top, bottom):.1f}" width="{WIDTH - 2 * _PAD:.0f}" height="{abs(bottom - top):.1f}"'
+        parts.append(f'<rect class="noise" x="{_PAD:.0f}" {edges}/>')
     if len(values) > 1:
         parts.append(f'<polyline class="line" points="{points}"/>')
     parts.append(f'<circle class="last" cx="{x[-1]:.1f}" cy="{height(values[-1]):.1f}" r="2.2"/>')

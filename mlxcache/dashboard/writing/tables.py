@@ -13,7 +13,7 @@ from mlxcache.dashboard.output import Output
 from mlxcache.reports.plain_text import clean
 
 Raw = str | int | float | None
-Kind = Literal["text", "number", "code", "worse", "better", "muted"]
+Kind = Literal["text", "number", "code", "worse", "better", "muted", "hidden"]
 
 # A spreadsheet takes a cell that begins like this for a formula.
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
@@ -36,14 +36,28 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows under a caption; `path` is its CSV file, relative to the site."""
+    """Rows under a caption; `path` is its CSV file, relative to the site.
+
+    `names` are the columns of the CSV file. Cells of the kind "hidden" are in it only, so `header` has one name
+    for each of the others. A page shows the first `most` rows.
+    """
 
     path: str
     caption: str
     header: tuple[str, ...]
     rows: Sequence[Sequence[Cell]]
-    # names of the columns in the CSV file, where they differ
     names: tuple[str, ...] = ()
+    most: int = 1000
+
+    @property
+    def shown(self) -> list[list[Cell]]:
+        """What a page has of it."""
+        return [[cell for cell in row if cell.kind != "hidden"] for row in self.rows[: self.most]]
+
+    @property
+    def n_left_out(self) -> int:
+        """How many rows only the CSV file has."""
+        return max(0, len(self.rows) - self.most)
 
 
 def number(text: str, value: float | int | None, kind: Kind = "number") -> Cell:
