@@ -1,4 +1,4 @@
-"""Labelled series of real noise: changes of known place and size, planted into quiet stretches of public histories.
+"""Labelled series of real noise: known changes planted into quiet stretches of public histories.
 
 `tools/noise/` holds the stretches and where each is from. No noise model is involved, so what a detector does
 here it does on machines that people use. Projects are split, not draws: `TUNED_ON` are the only ones that

@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 import pytest
-import ruptures
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import mannwhitneyu
@@ -15,7 +14,14 @@ from mlxcache.history.changes.confidence import step_with_slope
 from mlxcache.history.changes.detectors import AsvDetector, KernelDetector, ThresholdDetector
 from mlxcache.history.changes.segments import Method, _is_level, find_changes
 from mlxcache.history.statistics.effect import LOGS, ShiftOfMedians, ShiftOfPairs, on_scale
-from mlxcache.history.statistics.noise import FloatArray, autocorrelation, local_width, running_median, short_term_sigma, width
+from mlxcache.history.statistics.noise import (
+    FloatArray,
+    autocorrelation,
+    local_width,
+    running_median,
+    short_term_sigma,
+    width,
+)
 from mlxcache.history.statistics.significance import PermutationTest, RankTest, mean_ranks, rank_z
 
 

@@ -156,7 +156,7 @@ def change_points(
         before, after      the last commit with the old level and the first with the new one, as measured;
                            unmeasured commits between them may hold the change too. Of a drift: from where to where
         direction          "regression" or "improvement"
-        magnitude          relative change of the value; 0.05: 5 % more. NaN where there is none, as from zero
+        magnitude          relative change of the value; 0.05: 5 % more. infinite where there is none, as from zero
         magnitude_low, magnitude_high   its 95 % interval
         difference         what it changed by, in `unit`
         difference_low, difference_high   its 95 % interval

@@ -1,6 +1,6 @@
 """How sure a proposed change is: evidence in, probability out.
 
-A logistic regression on the numbers of `Evidence`, none of which depends on the unit or on how large the noise is.
+A logistic regression on the numbers of `Evidence`, none of which depends on the unit or on the noise's size.
 It was fitted on changes planted into quiet stretches of public histories (`python tools/tune_detector.py`), on some
 projects' alone; docs/detector.md has what it says of the other projects against what is right there.
 """
@@ -84,7 +84,7 @@ def step_with_slope(y: FloatArray, split: int) -> tuple[float, float]:
 
 
 def kernel_gain(x: FloatArray, split: int, width: float) -> float:
-    """By how much the kernel cost of `x` falls when it is split; at most half of the values, 0 for no difference."""
+    """By how much the kernel cost of `x` falls when it is split; 0 for no difference."""
     alike = np.exp(-0.5 * ((x[:, None] - x[None, :]) / width) ** 2)
     before, after = alike[:split, :split].sum() / split, alike[split:, split:].sum() / (len(x) - split)
     return float(before + after - alike.sum() / len(x))
@@ -97,7 +97,7 @@ def overlap(before: FloatArray, after: FloatArray) -> float:
 
 @dataclass(frozen=True)
 class Side:
-    """Values on one side of a boundary, the nearest WINDOW of its level: as they are, and with outliers clipped."""
+    """Values on one side of a boundary, the nearest WINDOW of its level: as they are, and clipped."""
 
     x: FloatArray
     clipped: FloatArray
@@ -112,8 +112,8 @@ class Side:
 class Surroundings:
     """What lies around both sides.
 
-    noise, width: standard deviation of a value nearby, from residuals and from differences. rho: autocorrelation of
-    the residuals. earlier, later: values beyond the two levels. at_end: which sides the ends of the series cut off.
+    noise, width: standard deviation of a value nearby, from residuals and from differences. rho: the residuals'
+    autocorrelation. earlier, later: values beyond the two levels. at_end: which sides the series' ends cut off.
     """
 
     noise: float

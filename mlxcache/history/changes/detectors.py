@@ -83,8 +83,8 @@ class KernelDetector:
 def largest_contrast(scaled: FloatArray, least: int = 3) -> float:
     """The largest difference between the means of neighbouring stretches of values, in standard errors.
 
-    `scaled` are values in standard deviations; wild ones count three at most. Stretches are `least` values long and
-    longer, up to 40 on one side, and as long as that or shorter on the other. A step whose contrast is small
+    `scaled` are values in standard deviations; wild ones count three at most. Stretches are `least` values long
+    and longer, up to 40 on one side, and as long as that or shorter on the other. A step whose contrast is small
     everywhere is none that anybody would be sure of, and asking takes a hundredth of what the search for it takes.
     """
     sums = np.concatenate([[0.0], np.cumsum(clip_outliers(scaled, 1.0))])

@@ -1,11 +1,12 @@
 """Tells a drift from steps: a ramp looks like one step or several, and no commit is to blame for it.
 
 Steps one way, one after the other, are held against a ramp between two level parts. Where the ramp explains the
-values at least as well, given how many numbers each of the two needs, the steps become one change with a beginning.
+values at least as well, given how many numbers each of the two needs, they become one change with a beginning.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -65,7 +66,7 @@ def _as_drift(x: FloatArray, group: list[Change], scale: Scale) -> list[Change]:
     if ramp is None:
         return group
     edges = [0, *(change.index - start for change in group), len(y)]
-    steps = np.concatenate([y[a:b] - y[a:b].mean() for a, b in zip(edges[:-1], edges[1:], strict=True)])
+    steps = np.concatenate([y[a:b] - y[a:b].mean() for a, b in itertools.pairwise(edges)])
     noise = max(min(float(steps @ steps), ramp.squares) / len(y), FLOOR**2)
     noise *= inflation(autocorrelation(ramp.rest))
     # The Bayesian criterion: a number more has to explain log(n) squares.

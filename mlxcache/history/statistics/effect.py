@@ -4,7 +4,8 @@ One meaning for all values, whatever their sign, in the history, in a comparison
 
 - Where what was there is above zero and what came is not below it, a change is *relative* to what was there:
   from 10 to 20 is +100 %, from 10 to 0 is -100 %.
-- Elsewhere there is no per cent (NaN), and the *difference* in the unit stands for it: from 0 to 5 seconds is +5 s.
+- Elsewhere there is no per cent: the number is infinite, its sign says which way, and the *difference* in the unit
+  stands for it. From 0 to 5 seconds is +5 s.
 - Thresholds ask for the *size*: the difference by the smaller of the two magnitudes, both ways alike. It is the
   relative change upwards (from 10 to 11, and from 11 to 10: 10 %), and infinite from or to zero, or across it.
 """
@@ -33,8 +34,8 @@ class Shift:
 class Effect:
     """A change as readers see it, each number with its 95 % interval.
 
-    difference: in the unit of the values. relative: a share of what was there (0.05: 5 % more), NaN where that
-    makes no sense; see the module's head.
+    difference: in the unit of the values. relative: a share of what was there (0.05: 5 % more), infinite where
+    that makes no sense; see the module's head.
     """
 
     difference: float
@@ -49,8 +50,10 @@ _LEAST_UNIT = 1e-12
 
 
 def relative_change(before: float, after: float) -> float:
-    """`after` relative to `before` (0.05: 5 % more); NaN where there is no such share."""
-    return (after - before) / before if before > 0 and after >= 0 else math.nan
+    """`after` relative to `before` (0.05: 5 % more); infinite, with its sign, where there is no such share."""
+    if before == after:
+        return 0.0
+    return (after - before) / before if before > 0 and after >= 0 else math.copysign(math.inf, after - before)
 
 
 def size_between(before: float, after: float) -> float:
@@ -81,7 +84,9 @@ class Scale:
         else:
             difference = [shift * self.unit for shift in shifts]
             there = math.isfinite(relative_change(before, before + difference[0]))
-            relative = [one / before if there else math.nan for one in difference]
+            relative = [one / before if there and before else math.copysign(math.inf, one) for one in difference]
+            if not difference[0]:
+                relative[0] = 0.0
         return Effect(*difference, *relative)
 
 
