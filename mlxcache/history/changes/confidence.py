@@ -1,6 +1,6 @@
 """How sure a proposed change is: evidence in, probability out.
 
-A logistic regression on the numbers of `Evidence`, none of which depends on the unit or on the noise's size.
+A logistic regression on the numbers of `Evidence`, none of which depends on the unit or the noise.
 It was fitted on changes planted into quiet stretches of public histories (`python tools/tune_detector.py`), on some
 projects' alone; docs/detector.md has what it says of the other projects against what is right there.
 """
