@@ -202,7 +202,8 @@ def tables(numbers: dict[str, object]) -> list[str]:
         for name, row in found["detectors"].items():
             low, high = row["f1_interval"]
             lines.append(
-                f"| {name} | {row['precision']:.3f} | {row['recall']:.3f} | {row['f1']:.3f} | {low:.3f} to {high:.3f} "
+                f"| {name} | {row['precision']:.3f} | {row['recall']:.3f} "
+                f"| {row['f1']:.3f} | {low:.3f} to {high:.3f} "
                 f"| {row['false_per_1000_quiet']:.2f} |"
             )
         names = list(found["detectors"])

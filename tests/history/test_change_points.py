@@ -222,14 +222,14 @@ def test_a_control_that_ran_rarely_is_not_divided_by() -> None:
 def test_a_documentation_commit_is_no_suspect(tmp_path: Path) -> None:
     """The same step is listed for a code commit and set aside for one that touched a README alone."""
     git(tmp_path, "init", "-q")
-    commits = [commit_file(tmp_path, "code.py", f"x = {i}\n") for i in range(7)]
-    values = levels((4, 1.0), (3, 1.1), sigma=0.012)
+    commits = [commit_file(tmp_path, "code.py", f"x = {i}\n") for i in range(10)]
+    values = levels((6, 1.0), (4, 1.1), sigma=0.012)
     df = history_frame(values).assign(commit=commits)
     loose = mlxcache.history.Method(min_confidence=0.3)
     assert len(change_points(df, repo=tmp_path, method=loose)) == 1
-    git(tmp_path, "reset", "-q", "--hard", commits[3])
-    later = [commit_file(tmp_path, "README.md", f"words {i}\n") for i in range(3)]
-    df = history_frame(values).assign(commit=[*commits[:4], *later])
+    git(tmp_path, "reset", "-q", "--hard", commits[5])
+    later = [commit_file(tmp_path, "README.md", f"words {i}\n") for i in range(4)]
+    df = history_frame(values).assign(commit=[*commits[:6], *later])
     changes = change_points(df, repo=tmp_path, method=loose)
     assert changes.empty
     aside = changes.set_aside.documentation
@@ -280,10 +280,10 @@ def test_several_processes_find_what_one_finds(monkeypatch: pytest.MonkeyPatch) 
     """The result does not depend on `jobs`."""
     monkeypatch.setattr(judging, "_CHUNK", 2)
     df = tables(
-        *(history_frame(levels((30, 1.0), (30, 1.1), seed=s), benchmark=f"bench.time_{s:03}") for s in range(5))
+        *(history_frame(levels((30, 1.0), (30, 1.1), seed=s), benchmark=f"bench.time_{s:03}") for s in range(4))
     )
     expected = change_points(df, jobs=1, cache=False)
-    assert len(expected) == 5
+    assert len(expected) == 4
     for jobs in (2, 3):
         pd.testing.assert_frame_equal(change_points(df, jobs=jobs, cache=False), expected)
 

@@ -111,8 +111,27 @@ def test_runners_that_take_turns_raise_no_sure_alarm() -> None:
     speed = np.where(np.arange(150) < 70, 1.0, rng.choice([1.0, 1.25, 1.6], 150))
     df = tables(*(history_frame(levels((150, 1.0), seed=k) * speed, benchmark=f"b.time_{k}") for k in range(6)))
     changes = change_points(df)
-    assert not ((changes["magnitude_low"] <= 0) & (changes["magnitude_high"] >= 0)).any()
-    assert len(changes) <= 2
+    assert changes.empty
+    aside = changes.set_aside.machine
+    assert not ((aside["magnitude_low"] <= 0) & (aside["magnitude_high"] >= 0)).any()
+
+
+def test_what_all_benchmarks_do_is_the_machine_s_once() -> None:
+    """Six of six step at one commit: one event, set aside; five of six are listed, and so are four of four."""
+
+    def steps(n: int, still: int) -> pd.DataFrame:
+        moved = [history_frame(levels((40, 1.0), (40, 1.1), seed=k), benchmark=f"b.time_{k}") for k in range(n)]
+        rest = [history_frame(levels((80, 1.0), seed=k), benchmark=f"b.time_s{k}") for k in range(still)]
+        return tables(*moved, *rest)
+
+    changes = change_points(steps(6, 0))
+    assert changes.empty
+    (event,) = changes.set_aside.machine["note"]
+    assert event.startswith("6 of 6 benchmarks here (6 series) made a regression at once")
+    for n, still in ((5, 1), (4, 0)):
+        changes = change_points(steps(n, still))
+        assert len(changes) == n
+        assert changes.set_aside.machine.empty
 
 
 def test_a_ramp_is_one_drift_with_a_beginning() -> None:

@@ -23,6 +23,7 @@ import pandas as pd
 from mlxcache.history.changes import judging
 from mlxcache.history.changes.aftermath import (
     apply_confirmations,
+    machine_events,
     note_common_moves,
     range_commits,
     without_documentation,
@@ -89,7 +90,8 @@ class SetAside:
     """Changes that are not listed, as frames of the same columns.
 
     refuted: a rerun measured no such change. documentation: nothing but documentation changed in the range,
-    and that left too little confidence. machine: the control made the same move, or is itself what moved.
+    and that left too little confidence. machine: the control made the same move, or is itself what moved; and one
+    row for each move that all benchmarks of a machine made at once.
     """
 
     refuted: pd.DataFrame
@@ -234,10 +236,19 @@ def change_points(
     changes, refuted = apply_confirmations(changes, reruns, df)
     unsure = (changes["confidence"] < chosen.min_confidence) | (changes["size"] < chosen.min_change - 1e-9)
     changes = changes[~unsure | changes["confirmed"]]
+    named = {(key.machine, key.env, key.benchmark) for key in keys.values()}
+    per_place = Counter(name[:2] for name in named if not is_control_benchmark(name[2]))
+    changes, events = machine_events(changes, per_place)
     order = ["after_index", "confidence", "series"]
     listed = ChangesFrame(changes.sort_values(order, ascending=[False, False, True], ignore_index=True))
-    listed.set_aside = SetAside(refuted, documentation, _frame(machine_rows))
+    listed.set_aside = SetAside(refuted, documentation, _with_events(machine_rows, events))
     return listed
+
+
+def _with_events(machine_rows: list[dict[str, Any]], events: pd.DataFrame) -> pd.DataFrame:
+    own = _frame(machine_rows)
+    parts = [part for part in (own, events) if len(part)]
+    return pd.concat(parts, ignore_index=True) if parts else own
 
 
 def _facts_of(benchmarks: Mapping[str, Any], name: str) -> Mapping[str, object] | None:

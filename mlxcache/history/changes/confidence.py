@@ -1,8 +1,8 @@
 """How sure a proposed change is: evidence in, probability out.
 
 A logistic regression on the numbers of `Evidence`, none of which depends on the unit or the noise.
-It was fitted on changes planted into quiet stretches of public histories (`python tools/tune_detector.py`), on some
-projects' alone; docs/detector.md has what it says of the other projects against what is right there.
+It was fitted on changes planted into quiet stretches of public histories (`python tools/tune_detector.py`), of
+some projects alone; docs/detector.md has what it says of the others against what is right there.
 """
 
 from __future__ import annotations

@@ -299,7 +299,7 @@ def _stored(task: Task, at_base: int, at_head: int, within: float) -> _Row:
 
 def _shares(effect: Effect, base: float, head: float) -> tuple[float, float, float] | None:
     """The change and its interval as shares of the larger magnitude, where no relative change is there."""
-    if math.isfinite(effect.relative):
+    if all(map(math.isfinite, (effect.relative, effect.relative_low, effect.relative_high))):
         return None
     larger = max(abs(base), abs(head)) or 1.0
     return effect.difference / larger, effect.difference_low / larger, effect.difference_high / larger
