@@ -54,7 +54,7 @@ class MLXCache(ABC):
         cells = config.layer(layer)
         sizes = (config.initial_capacity, max_slots, cells.n_kv_heads, cells.head_dim, config.kv_dtype)
         if config.kv_bits is None:
-            return Pool(*sizes)
+            return Pool(*sizes, sliced=cells.policy.window is not None)
         return QuantizedPool(*sizes, bits=config.kv_bits, group_size=config.kv_group_size)
 
     def update_and_fetch(
