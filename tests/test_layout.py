@@ -60,7 +60,8 @@ def test_flat_plan_writes_at_the_position_and_reads_from_zero() -> None:
 
 def commit(layout: SequenceLayout, layer: int, plan: StepPlan) -> None:
     """Take a plan as done."""
-    layout.commit(layer, plan.origin, plan.stop)
+    layout.commit(layer, plan.origin, plan.stop, plan.turning)
+    layout.went(plan.position, plan.tokens)
 
 
 def test_ring_reads_one_run_that_never_wraps() -> None:
@@ -135,6 +136,17 @@ def test_rewind_floor_follows_max_write() -> None:
     assert [length for length in range(41) if _can_rewind(layout, length)] == [0, 39, 40]
 
 
+def test_after_a_rewind_to_the_floor_no_step_starts_before_it() -> None:
+    """One position before the length is refused like any other whose window is gone."""
+    layout = SequenceLayout(config(4, max_write=3))
+    for position in range(40):
+        commit(layout, 0, layout.plan(0, position, 1))
+    assert layout.rewind(37)
+    layout.check(37, 1)
+    with pytest.raises(ValueError, match=r"got a start of 36.*expected at least 37"):
+        layout.check(36, 1)
+
+
 def test_second_rewind_counts_from_the_highest_position_ever_written() -> None:
     """Rewinding twice cannot reach cells that the first pass had overwritten."""
     layout = SequenceLayout(config(4, max_write=3))
@@ -177,3 +189,9 @@ def test_can_extend_counts_to_the_capacity() -> None:
     layout = SequenceLayout(config(None, capacity=10))
     commit(layout, 0, layout.plan(0, 0, 4))
     assert [layout.can_extend(n) for n in (-1, 0, 6, 7)] == [False, True, True, False]
+
+
+def test_a_group_size_that_has_no_effect_is_refused() -> None:
+    """Without kv_bits nothing is grouped."""
+    with pytest.raises(ValueError, match=r"CacheConfig\.kv_group_size: got 32 without kv_bits"):
+        CacheConfig(8, 1, [LayerConfig(LayerPolicy.flat(), 1, 32)], "float16", kv_group_size=32)

@@ -34,7 +34,7 @@ from tools.macs import MACS, write_commands, write_site
 ROOT = Path(__file__).resolve().parents[1]
 PYTHONS = ("3.11", "3.13")
 # What the rehearsal's checkouts share; the whole of `make setup` brings half a gigabyte more.
-NEEDED = (".[dashboard]", "mypy", "ruff", "pandas-stubs", "pyyaml", "pytest", "virtualenv")
+NEEDED = (".[all]", "mypy", "ruff", "pandas-stubs", "pyyaml", "pytest", "virtualenv")
 LINUX, HOSTED, OWN = "ubuntu-24.04", "macos-15", "my-mac"
 MLX = "9.9.9"
 _SAY = threading.Lock()

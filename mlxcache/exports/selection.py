@@ -77,7 +77,7 @@ def _value(row: dict[object, object], columns: list[str], benchmark: Benchmark |
         param_values={
             name.removeprefix("param_"): str(row[name])
             for name in columns
-            if not pd.isna(row[name])  # type: ignore[call-overload]
+            if not pd.isna(row[name]) and row[name] != ""  # type: ignore[call-overload]
         },
         version=str(row["version"]),
         unit=unit,

@@ -107,7 +107,7 @@ def test_two_projects_in_one_tree_are_read_each_by_its_own(tmp_path: Path) -> No
         ["m-a", "seconds", "v-a"],
         ["m-b", "bytes", "v-b"],
     ]
-    assert df["param_size"].tolist()[0] == "1" == df["param_shape"].tolist()[1]
+    assert df["param_size"].tolist()[0] == 1 == df["param_shape"].tolist()[1]
     assert df[["param_size", "param_shape"]].isna().sum().tolist() == [1, 1]
     [problem] = df.attrs["problems"]
     assert problem.file == str(tmp_path / "b/benchmarks.json")

@@ -25,7 +25,7 @@ def test_columns_and_values(tmp_path: Path) -> None:
     assert set(AGREED) | {"param_size", "param_kind"} <= set(df.columns)
     assert len(df) == 3 * 7
     assert df.attrs["problems"] == []
-    one = df[(df.commit == commit(2)) & (df.param_size == "2") & (df.param_kind == "b")]
+    one = df[(df.commit == commit(2)) & (df.param_size == 2) & (df.param_kind == "b")]
     assert one.value.tolist() == [2.4]
     assert one.params.tolist() == ["2, 'b'"]
     assert one.unit.tolist() == ["seconds"]
@@ -127,7 +127,7 @@ def test_numbers_sort_as_numbers(tmp_path: Path) -> None:
     """Categories of a parameter that is numeric are in the order of its numbers."""
     write_benchmarks(tmp_path, {"time_x": {"params": [["10", "9"]], "param_names": ["n"], "version": "v1"}})
     write_document(tmp_path, document({"time_x": row([1.0, 2.0], [["10", "9"]])}))
-    assert load(tmp_path).param_n.cat.categories.tolist() == ["9", "10"]
+    assert sorted(load(tmp_path).param_n.unique().tolist()) == [9, 10]
 
 
 def test_copies_share_the_problems(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from mlxcache.dashboard.data.facts import SiteFacts
 from mlxcache.dashboard.data.ratios import run_to_run
-from mlxcache.reports.releases import release_key
+from mlxcache.support.releases import release_key
 
 _LEAST: Final = 2
 _FIRST: Final = "mlx"  # the package that is asked about most

@@ -25,6 +25,8 @@ Places = npt.NDArray[np.intp]  # what indexes arrays fastest
 
 _QUOTED: Final = re.compile(r"u?(['\"])([^\\]*)\1", re.DOTALL)
 _CLASS: Final = re.compile(r"<class '([^']+)'>")
+_WHOLE: Final = re.compile(r"[+-]?[0-9]{1,18}")
+_NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 
 
 def readable_param(text: str) -> str:
@@ -49,7 +51,8 @@ class Cases:
 
     `benchmark`, `version`, `params` and `unit` hold, by case, an index into `benchmark_names` and so on;
     `rank` is its place when cases are sorted by benchmark;
-    `param_codes[name]` an index into `param_names[name]`, -1 where the benchmark has no such parameter.
+    `param_codes[name]` an index into `param_names[name]`, -1 where the benchmark has no such parameter;
+    `param_numbers[name]` are the same values as numbers, for parameters of which every value is one.
     """
 
     def __init__(self, wanted: re.Pattern[str] | None = None) -> None:
@@ -127,11 +130,15 @@ class Cases:
         self.rank = np.empty(len(cases), np.int32)
         self.rank[by_benchmark] = np.arange(len(cases), dtype=np.int32)
         found: dict[str, dict[int, str]] = {}
+        texts: set[str] = set()  # parameters with a value that is no number: '1' in quotes is none either
         for case, (_, _, values, meaning) in enumerate(cases):
             for name, value in zip(meanings[meaning][2], values, strict=True):
                 found.setdefault(name, {})[case] = readable_param(value)
+                if not _NUMBER.fullmatch(value):
+                    texts.add(name)
         self.param_codes: dict[str, Codes] = {}
         self.param_names: dict[str, list[str]] = {}
+        self.param_numbers: dict[str, npt.NDArray[Any]] = {}
         for name, by_case in found.items():
             labels = _natural_order(list(dict.fromkeys(by_case.values())))
             code = {label: index for index, label in enumerate(labels)}
@@ -139,6 +146,8 @@ class Cases:
             codes[list(by_case)] = [code[label] for label in by_case.values()]
             self.param_codes[name] = codes
             self.param_names[name] = labels
+            if name not in texts:
+                self.param_numbers[name] = _as_numbers(labels)
 
     @staticmethod
     def _param_names(benchmark: Benchmark | None, n: int) -> list[str]:
@@ -171,7 +180,11 @@ class Cases:
                     known = ", ".join(sorted(every)[:20]) or "none"
                     raise ValueError(f"param_columns: no benchmark has a parameter {name!r}; there are: {known}")
             return names, []
-        size = n_rows * sum(codes.itemsize for codes in self.param_codes.values())
+        numbers = self.param_numbers
+        size = n_rows * sum(
+            numbers[name].itemsize + 1 if name in numbers else codes.itemsize
+            for name, codes in self.param_codes.items()
+        )
         if size <= limit_bytes:
             return every, []
         notice = (
@@ -187,6 +200,15 @@ def _natural_order(labels: list[str]) -> list[str]:
         return sorted(labels, key=float)
     except ValueError:
         return labels
+
+
+def _as_numbers(labels: Sequence[str]) -> npt.NDArray[Any]:
+    """Integers of the smallest size that holds all, or floating-point numbers."""
+    if all(_WHOLE.fullmatch(label) for label in labels):
+        whole = np.array([int(label) for label in labels], np.int64)
+        limit = int(np.abs(whole).max()) if len(whole) else 0
+        return whole.astype(np.int16 if limit < 2**15 else np.int32 if limit < 2**31 else np.int64)
+    return np.array([float(label) for label in labels], np.float64)
 
 
 def _in_order_seen(labels: list[str]) -> tuple[Codes, list[str]]:

@@ -48,7 +48,8 @@ class Facts:
     """What results say beside the values, each by its name in the table.
 
     `machines` have "hosts" and the fields of machine.json; `problems` are what could not be used, `notices`
-    what to know of the table as a whole, such as how commits are ordered.
+    what to know of the table as a whole, such as how commits are ordered; `repo` is where the project's
+    repository is, as it was given.
     """
 
     commits: Mapping[str, Commit] = field(default_factory=dict)
@@ -57,6 +58,7 @@ class Facts:
     sources: Mapping[str, Source] = field(default_factory=dict)
     problems: Problems = field(default_factory=Problems)
     notices: tuple[str, ...] = ()
+    repo: str | None = None
 
 
 class ResultsFrame(pd.DataFrame):
@@ -68,6 +70,10 @@ class ResultsFrame(pd.DataFrame):
     @property
     def _constructor(self) -> type[ResultsFrame]:
         return ResultsFrame
+
+    def groupby(self, *args: Any, dropna: bool = False, **kwargs: Any) -> Any:
+        """pandas' groupby, which here keeps the rows of benchmarks that lack a parameter (`dropna=False`)."""
+        return super().groupby(*args, dropna=dropna, **kwargs)
 
 
 def facts_of(table: pd.DataFrame) -> Facts:

@@ -9,6 +9,7 @@ rows of a file or of a benchmark is worked out once for it and not once a row.
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 from collections.abc import Iterable, Sequence
@@ -28,7 +29,7 @@ from mlxcache.history.loading.reading import Reader, settle_duplicates
 from mlxcache.history.repository.commits import order_commits
 
 # More memory than this is not spent on param_ columns unless they are asked for.
-PARAM_COLUMNS_BYTES: Final = 256 * 1024**2
+PARAM_COLUMNS_BYTES: Final = 384 * 1024**2
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -63,7 +64,7 @@ def load(
         first_parent: order by first parents only.
         benchmarks: only benchmarks in whose name this regular expression is found.
         param_columns: which parameters get a column of their own: all (True), none (False), those named, or
-            (None) all unless they would take more than 256 MB, in which case there is a notice instead.
+            (None) all unless they would take more than 384 MB, in which case there is a notice instead.
         cache: keep parsed files in the default folder (True, see `parse_cache.default_folder`), in this
             folder, or not at all (False). With a cache, a large tree that is new is parsed by two processes.
         show_progress: None shows it where stderr is a terminal.
@@ -167,6 +168,8 @@ def read(
     extras = Extras(host=bool(rules), samples=samples, quartiles=quartiles, timing=timing, params=params)
     frame = assemble(reader.files, reader.cases, order.commits, extras)
 
+    if wanted is not None and n == 0 and reader.files:
+        notices.append(_no_such_benchmark(wanted.pattern, reader))
     if not reader.files:
         notices.append("no result files were found in " + ", ".join(map(str, roots)))
     facts = Facts(
@@ -178,11 +181,23 @@ def read(
         sources={file.path: Source(file.path, file.kind, file.host, file.parsed.head) for file in reader.files},
         problems=Problems(reader.problems),
         notices=(*order.notices, *notices),
+        repo=None if repo is None else os.fspath(repo),
     )
     table = ResultsFrame(frame)
     table.facts = facts
     table.attrs["problems"] = facts.problems
     return History(table, facts)
+
+
+def _no_such_benchmark(pattern: str, reader: Reader) -> str:
+    """That no benchmark matches, and which ones have a name like it."""
+    known = sorted(reader.benchmarks)
+    like = difflib.get_close_matches(
+        pattern, [*known, *(name.rpartition(".")[2] for name in known)], n=3, cutoff=0.5
+    )
+    near = like or known[:3]
+    told = f"; the nearest {'is' if len(near) == 1 else 'are'}: {', '.join(near)}" if near else ""
+    return f"benchmarks: no benchmark's name has {pattern!r} in it{told}"
 
 
 def series_keys(df: pd.DataFrame) -> pd.DataFrame:

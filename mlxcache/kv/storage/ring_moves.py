@@ -54,20 +54,22 @@ def _served(plane: Pool, moves: Moves, part: mx.array, write: Run, read: Run, mo
     if moves.roll:
         plane.roll(moves.roll)
     if moves.aside:
-        plane.aside = mx.zeros((1, plane.n_kv_heads, moves.aside, plane.head_dim), plane.dtype)
-    _copy(plane.array, plane.aside, moves.saves)
+        width = plane.head_dim * plane.dtype.size // plane.wide.size
+        plane.aside = mx.zeros((1, plane.n_kv_heads, moves.aside, width), plane.wide)
+    _copy_aside(plane, moves.saves)
     if moves.lay:
         _lay(plane, moves)
     plane.reserve(read.stop, most)
-    _copy(plane.aside, plane.array, moves.restores)
     cells = plane.array
+    for run, to in moves.restores:
+        cells[:, :, to : to + run.length] = _aside(plane, run)
     first = min(write.length, read.stop - write.start)
     if first == write.length:
         cells[:, :, write.start : write.stop] = part
     else:
         cells[:, :, write.start : write.start + first] = part[:, :, :first]
         cells[:, :, : write.length - first] = part[:, :, first:]
-    _copy(cells, plane.aside, moves.after)
+    _copy_aside(plane, moves.after)
     if plane.aside is not None and (moves.after or moves.aside):
         (cells,) = mx.depends([cells], [plane.aside])
     return cells[:, :, read.start : read.stop]
@@ -101,14 +103,16 @@ def _joined_to(plane: Pool, moves: Moves, part: mx.array) -> mx.array:
 def _piece(plane: Pool, piece: Piece) -> mx.array:
     if piece.zeros:
         return mx.zeros((1, plane.n_kv_heads, piece.run.length, plane.head_dim), plane.dtype)
-    if not piece.aside:
-        return plane.read(*piece.run)
+    return _aside(plane, piece.run) if piece.aside else plane.read(*piece.run)
+
+
+def _aside(plane: Pool, run: Run) -> mx.array:
     assert plane.aside is not None
-    return plane.aside[:, :, piece.run.start : piece.run.stop]
+    return plane.aside[:, :, run.start : run.stop].view(plane.dtype)
 
 
-def _copy(source: mx.array | None, target: mx.array | None, copies: Iterable[Copy]) -> None:
+def _copy_aside(plane: Pool, copies: Iterable[Copy]) -> None:
     for run, to in copies:
-        assert source is not None
-        assert target is not None
-        target[:, :, to : to + run.length] = source[:, :, run.start : run.stop]
+        assert plane.aside is not None
+        wide = plane.array.view(plane.wide)
+        plane.aside[:, :, to : to + run.length] = wide[:, :, run.start : run.stop]
