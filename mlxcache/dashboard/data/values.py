@@ -6,7 +6,7 @@ import gzip
 import hashlib
 import importlib.util
 import io
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -96,7 +96,8 @@ def _table(facts: SiteFacts) -> pd.DataFrame:
     table = pd.DataFrame(columns)
     table.insert(1, "params", _named_params(facts))
     for package in package_columns(facts):
-        table[package] = _renamed(df["env"], lambda env, own=package: facts.packages.get(env, {}).get(own, ""))
+        versions = {env: own.get(package, "") for env, own in facts.packages.items()}
+        table[package] = _renamed(df["env"], versions)
     for name in table.columns:
         if isinstance(table[name].dtype, pd.CategoricalDtype):
             table[name] = table[name].cat.remove_unused_categories()
@@ -113,10 +114,10 @@ def _cleaned(categories: pd.Index) -> list[str]:
     return found
 
 
-def _renamed(column: pd.Series, name: Callable[[str], str]) -> pd.Series:
+def _renamed(column: pd.Series, names_of: Mapping[str, str]) -> pd.Series:
     """A column of texts under other names; each text is looked at once, not each row."""
     texts = column.astype("category")
-    names = [name(str(text)) for text in texts.cat.categories]
+    names = [names_of.get(str(text), "") for text in texts.cat.categories]
     every = list(dict.fromkeys(names))
     place = np.array([*(every.index(text) for text in names), -1])
     return pd.Series(_categories(place[texts.cat.codes.to_numpy(np.int64)], every), index=column.index)
