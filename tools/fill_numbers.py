@@ -2,8 +2,8 @@
 
 The rule: on each machine, with the newest release of MLX, a number is the value (asv's median) at the newest
 commit that measured the whole suite, where "whole" is nine tenths of the benchmarks that the machine has ever
-measured; where that commit lacks it, at the newest commit that has it. Beside it stands the range over the last ten
-commits that have it. A miss of a bound is bold, by the newest value.
+measured; where that commit lacks it, at the newest commit that has it. Beside it stands the range over the last
+ten commits that have it. A miss of a bound is bold, by the newest value.
 
 Between `<!-- numbers: NAME -->` and `<!-- /numbers -->` a text is made here; tests/test_numbers.py fails when text
 and results part.
