@@ -199,7 +199,11 @@ class MLXCache(ABC):
         )
 
     def unpacked(self, layer: int, stored: LayerBytes) -> tuple[mx.array, mx.array]:
-        """Keys and values `[1, H, n, D]` of the storage dtype from what `held` gave of a layer."""
+        """Keys and values `[1, H, n, D]` of the storage dtype from what `held` gave of a layer.
+
+        IndexError for a layer out of range.
+        """
+        check_layer(layer, self._n_layers)
         return self._key_pools[layer].joined(stored.keys), self._value_pools[layer].joined(stored.values)
 
     def _check_bytes(self, layers: Sequence[LayerBytes], counts: Sequence[int]) -> None:
