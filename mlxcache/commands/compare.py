@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from mlxcache.commands.selecting import add_selection, select
 from mlxcache.history.changes.confirmations import read_confirmations
 from mlxcache.history.comparing.protocol import (
     Comparison,
@@ -47,9 +48,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rounds",
         type=int,
-        default=DEFAULT_ROUNDS,
         metavar="N",
-        help="pairs to measure (default: %(default)s); what stays open gets up to "
+        help=f"with --measure: pairs to measure (default: {DEFAULT_ROUNDS}); what stays open gets up to "
         f"{Protocol().looks} times as many",
     )
     parser.add_argument(
@@ -58,7 +58,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="MINUTES",
         help="with --measure: end after so many minutes, with a verdict of what there is by then",
     )
-    parser.add_argument("--env", action="append", default=[], metavar="SPEC", help="asv environment to measure in")
+    parser.add_argument(
+        "--env",
+        action="append",
+        default=[],
+        metavar="SPEC",
+        help="asv environment to measure in; of stored results those of this name, or in whose name it is found",
+    )
+    add_selection(parser, environments=False)
     parser.add_argument(
         "--exact-base", action="store_true", help="compare with BASE itself, not with where HEAD left it"
     )
@@ -105,6 +112,9 @@ def _say(line: str) -> None:
 def _compare(args: argparse.Namespace, began: float) -> tuple[Comparison, History | None]:
     if args.budget is not None and not (args.measure and args.budget > 0):
         raise ValueError(f"--budget: got {args.budget:g}, expected minutes above 0, together with --measure")
+    if args.rounds is not None and not args.measure:
+        raise ValueError(f"--rounds: got {args.rounds}, which has no effect without --measure")
+    args.rounds = DEFAULT_ROUNDS if args.rounds is None else args.rounds
     protocol = Protocol(
         limits=Limits(relevant=args.relevant / 100.0, tolerated=max(0.05, 2 * args.relevant / 100.0)),
         control=args.control,
@@ -152,8 +162,11 @@ def _history(args: argparse.Namespace, base: str) -> History | None:
     """Stored results in the order of base's history, or None where there are none."""
     if not Path(args.results).is_dir():
         return None
-    history = read(args.results, repo=args.repo, samples=not args.measure, branch=base)
-    return None if history.frame.empty else history
+    history = read(
+        args.results, repo=args.repo, samples=not args.measure, branch=base, machine_rules=args.machine_rule
+    )
+    chosen = select(history.frame, machines=args.machine, environments=() if args.measure else args.env)
+    return None if chosen.empty else History(chosen, history.facts)
 
 
 class _Measuring:

@@ -17,13 +17,13 @@ import pandas as pd
 from mlxcache.dashboard.data.names import Names
 from mlxcache.dashboard.data.quality import Coverage, Noise, coverage, machine_noise
 from mlxcache.dashboard.data.repository import Repository
+from mlxcache.history.answering.retired import retired_series
 from mlxcache.history.asv.facts import Benchmark
 from mlxcache.history.asv.problems import Problems
 from mlxcache.history.loading.history import History
 from mlxcache.history.loading.series_store import SeriesStore
 from mlxcache.history.repository.commits import Commit
 from mlxcache.reports.events import Event, group_changes
-from mlxcache.reports.retired import retired_series
 
 
 @dataclass(frozen=True, eq=False)
