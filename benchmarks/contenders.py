@@ -18,7 +18,9 @@ from .common import (
     HEADS,
     PATHS,
     ROOM,
+    SETTLING,
     Skip,
+    attending,
     once,
     ours,
     position_tensor,
@@ -80,19 +82,22 @@ class Contender:
     def _ours(self, context: int, count: int, head_dim: int, window: int | None) -> None:
         host_positions = require("host_positions")
         cache = ours(0, head_dim, self.layers, window, slack=context + count + 64)
-        start, longest = 0, window or context
+        add = attending(cache, window)
+        start, settling = 0, 0 if window is None else max(0, context - SETTLING * count)
         while start < context:
-            stop = min(context, start + longest)
+            # A ring's last tokens come as a model decodes them.
+            size = context if window is None else min(window, settling - start) if start < settling else count
+            stop = min(context, start + size)
             piece = self.past[:, :, start:stop]
             for layer in range(self.layers):
-                spec = cache.update_and_fetch(layer, range(start, stop), piece, piece)
+                spec = add(layer, range(start, stop), piece, piece)
                 mx.eval(spec.keys, spec.values)
                 del spec
             start = stop
         self.position = position_tensor(context, count, "int32")
 
         def update(layer: int, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
-            spec = cache.update_and_fetch(layer, host_positions(self.position), keys, values)
+            spec = add(layer, host_positions(self.position), keys, values)
             return spec[0], spec[1]
 
         def advance() -> None:

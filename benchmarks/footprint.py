@@ -7,7 +7,20 @@ from collections.abc import Callable
 
 import mlx.core as mx
 
-from .common import DTYPE, HEAD_DIM, HEADS, Step, Timed, kv_bytes, need_memory, ours, random_tokens, require
+from .common import (
+    ATTENDS,
+    DTYPE,
+    HEAD_DIM,
+    HEADS,
+    Skip,
+    Step,
+    Timed,
+    kv_bytes,
+    need_memory,
+    ours,
+    random_tokens,
+    require,
+)
 
 
 def _active() -> int:
@@ -68,3 +81,13 @@ class Footprint:
         return float(cache.nbytes / (2 * 4096 * HEADS * HEAD_DIM * 2))
 
     track_ring_of_window.unit = "windows"  # type: ignore[attr-defined]
+
+    def track_turning_ring_of_promised(self) -> float:
+        """What a ring that has settled holds where nothing can be taken back, in windows of 4096."""
+        if not ATTENDS:
+            raise Skip("this commit has no max_rewind")
+        need_memory(1 << 28)
+        cache = ours(3 * 4096, layers=1, window=4096, max_rewind=0)
+        return float(cache.nbytes / (2 * 4096 * HEADS * HEAD_DIM * 2))
+
+    track_turning_ring_of_promised.unit = "windows"  # type: ignore[attr-defined]

@@ -5,18 +5,25 @@ Seconds move with the machine; a ratio of interleaved samples hardly does. docs/
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+import mlx.core as mx
 import numpy as np
 
 from .common import (
+    ATTENDS,
+    HEADS,
     LAYERS,
     PATHS,
     QUICK,
     ROOM,
+    Skip,
     Step,
+    attending,
     interleaved,
+    kv_bytes,
     low,
+    need_memory,
     ours,
     position_tensor,
     random_tokens,
@@ -25,7 +32,8 @@ from .common import (
     synchronise,
     timed,
 )
-from .contenders import beside, contender
+from .contenders import WITHOUT_MLX_LM, beside, contender
+from .contenders import mlx_lm_cache as lm_cache
 
 
 class Ratio:
@@ -94,20 +102,93 @@ class Context(Ratio):
 class Ring(Ratio):
     """Steps of one layer over a lap of a full ring over the same steps on a flat cache, each evaluated.
 
-    `mean` holds the roll that comes once a lap; the 99th percentile of a lap of fewer than 100 steps is that roll.
+    `mean` holds whatever moves cells: a roll once a lap, or what is copied aside for a rewind.
     """
 
     params = ([256, 4096], [1, 4], ["median", "p99", "mean"])
     param_names = ("window", "tokens", "statistic")
 
     def track_over_flat(self, window: int, tokens: int, statistic: str) -> float:
-        steps = -(-(window + 1) // tokens)
-        laps = 2 if QUICK else max(5, 6000 // steps)
-        ring = _Lap(window, tokens, steps, ring=True)
-        flat = _Lap(window, tokens, steps, ring=False)
-        of = {"median": np.median, "p99": lambda x: np.percentile(x, 99), "mean": np.mean}[statistic]
-        pairs = [(of(ring()), of(flat())) for _ in range(laps)]
-        return low([a for a, _ in pairs]) / low([b for _, b in pairs])
+        return _laps(window, tokens, statistic)
+
+
+class RingOfOneWindow(Ratio):
+    """`Ring` where nothing can be taken back, so that no cell is copied: one token, and four."""
+
+    params = ([256, 4096], [1, 4], ["median", "p99", "mean"])
+    param_names = ("window", "tokens", "statistic")
+
+    def setup(self, window: int, tokens: int, statistic: str) -> None:
+        if not ATTENDS:
+            raise Skip("this commit has no max_rewind")
+
+    def track_over_flat(self, window: int, tokens: int, statistic: str) -> float:
+        return _laps(window, tokens, statistic, max_rewind=0)
+
+
+class Rotating(Ratio):
+    """One token through 32 full rings over the same on mlx-lm's RotatingKVCache, which takes nothing back.
+
+    `cache` stores and reads; with `attention` 32 query heads attend. Ours reads its positions from a tensor.
+    """
+
+    params = ([256, 1024, 4096], ["cache", "attention"], ["0", "window"])
+    param_names = ("window", "with", "max_rewind")
+
+    def setup(self, window: int, what: str, max_rewind: str) -> None:
+        if not ATTENDS:
+            raise Skip("this commit has no max_rewind")
+        if lm_cache is None:
+            raise Skip(WITHOUT_MLX_LM)
+        need_memory(kv_bytes(4 * window))
+
+    def track_over_rotating(self, window: int, what: str, max_rewind: str) -> float:
+        back = 0 if max_rewind == "0" else window
+        cache = ours(2 * window, window=window, max_rewind=back)
+        update, positions = attending(cache, window), require("host_positions")
+        others = [lm_cache.RotatingKVCache(window) for _ in range(LAYERS)]
+        past, keys, values, queries = (
+            random_tokens(window, seed=1),
+            random_tokens(1, seed=2),
+            random_tokens(1, seed=3),
+            random_tokens(1, heads=4 * HEADS),
+        )
+        for other in others:
+            mx.eval(other.update_and_fetch(past, past))
+
+        def read(found: Sequence[mx.array]) -> list[mx.array]:
+            if what == "cache":
+                return [found[0], found[1]]
+            return [mx.fast.scaled_dot_product_attention(queries, found[0], found[1], scale=0.1)]
+
+        def ring() -> None:
+            position = position_tensor(cache.length, 1, "int32")
+            outputs = []
+            for layer in range(LAYERS):
+                outputs += read(update(layer, positions(position), keys, values))
+            synchronise(outputs)
+
+        def rotating() -> None:
+            outputs = []
+            for other in others:
+                outputs += read(other.update_and_fetch(keys, values))
+            synchronise(outputs)
+
+        for _ in range(3):
+            ring()
+            rotating()
+        return ratio(timed(ring), timed(rotating))
+
+
+def _laps(window: int, tokens: int, statistic: str, **options: int) -> float:
+    """A statistic of a lap's steps on a full ring over the same of a flat lap: low quantiles of many laps."""
+    steps = -(-(window + 1) // tokens)
+    laps = 2 if QUICK else max(5, 6000 // steps)
+    ring = _Lap(window, tokens, steps, ring=True, **options)
+    flat = _Lap(window, tokens, steps, ring=False)
+    of = {"median": np.median, "p99": lambda x: np.percentile(x, 99), "mean": np.mean}[statistic]
+    pairs = [(of(ring()), of(flat())) for _ in range(laps)]
+    return low([a for a, _ in pairs]) / low([b for _, b in pairs])
 
 
 class AfterCopy(Ratio):
@@ -134,10 +215,12 @@ class AfterCopy(Ratio):
 class _Lap:
     """Seconds of each step of a lap of one layer."""
 
-    def __init__(self, window: int, tokens: int, steps: int, ring: bool) -> None:
+    def __init__(self, window: int, tokens: int, steps: int, ring: bool, **options: int) -> None:
         self.host_positions = require("host_positions")
         self.flat_start = None if ring else 2 * window
-        self.cache = ours(2 * window, layers=1, window=window if ring else None, slack=steps * tokens + 64)
+        kept = window if ring else None
+        self.cache = ours(2 * window, layers=1, window=kept, slack=steps * tokens + 64, count=tokens, **options)
+        self.update = attending(self.cache, kept)
         self.token, self.tokens, self.steps = random_tokens(tokens), tokens, steps
 
     def __call__(self, before: Callable[[int], object] = lambda number: None) -> list[float]:
@@ -148,7 +231,7 @@ class _Lap:
         positions = [position_tensor(start + i * self.tokens, self.tokens, "int32") for i in range(self.steps)]
 
         def step(position: object) -> None:
-            spec = self.cache.update_and_fetch(0, self.host_positions(position), self.token, self.token)
+            spec = self.update(0, self.host_positions(position), self.token, self.token)
             synchronise([spec.keys, spec.values])
 
         seconds = []

@@ -6,6 +6,11 @@ The names below are imported when they are first used: `mlxcache.history` works 
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,6 +21,7 @@ if TYPE_CHECKING:
     from mlxcache.kv.registry import cache_kinds, make_cache, register_cache
     from mlxcache.kv.sequence import MLXSequenceCache
     from mlxcache.kv.spec import AttendSpec, MaskKind
+    from mlxcache.kv.step import Gather
     from mlxcache.kv.storage.layout import CacheConfig, CapacityError, LayerConfig, LayerPolicy
     from mlxcache.kv.storage.pool import Pool
     from mlxcache.kv.storage.quantized_pool import QuantizedPool
@@ -26,6 +32,7 @@ __all__ = [
     "AttendSpec",
     "CacheConfig",
     "CapacityError",
+    "Gather",
     "LayerConfig",
     "LayerPolicy",
     "MLXCache",
@@ -45,6 +52,7 @@ _HOME = {
     "AttendSpec": "kv.spec",
     "CacheConfig": "kv.storage.layout",
     "CapacityError": "kv.storage.layout",
+    "Gather": "kv.step",
     "LayerConfig": "kv.storage.layout",
     "LayerPolicy": "kv.storage.layout",
     "MLXCache": "kv.cache",
@@ -72,3 +80,48 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+# Programs written when the cache's modules lay side by side in `mlxcache` import them from there.
+_FORMER = {
+    "mlxcache.attend": "mlxcache.kv.attend",
+    "mlxcache.batch": "mlxcache.kv.batch",
+    "mlxcache.cache": "mlxcache.kv.cache",
+    "mlxcache.cell_layout": "mlxcache.kv.storage.cell_layout",
+    "mlxcache.cells": "mlxcache.kv.cells",
+    "mlxcache.device": "mlxcache.kv.device",
+    "mlxcache.layer_caches": "mlxcache.mlx_lm.layer_caches",
+    "mlxcache.layout": "mlxcache.kv.storage.layout",
+    "mlxcache.masks": "mlxcache.kv.masks",
+    "mlxcache.pool": "mlxcache.kv.storage.pool",
+    "mlxcache.positions": "mlxcache.kv.positions",
+    "mlxcache.prompt_state": "mlxcache.mlx_lm.prompt_state",
+    "mlxcache.quantized_pool": "mlxcache.kv.storage.quantized_pool",
+    "mlxcache.registry": "mlxcache.kv.registry",
+    "mlxcache.sequence": "mlxcache.kv.sequence",
+    "mlxcache.spec": "mlxcache.kv.spec",
+    "mlxcache.step": "mlxcache.kv.step",
+}
+
+
+class _Former:
+    """Finds a module under its former name: the same module, not a second one with classes of its own."""
+
+    @staticmethod
+    def find_spec(
+        name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name not in _FORMER:
+            return None
+        return importlib.util.spec_from_loader(name, _Former())  # type: ignore[arg-type]  # it needs no base class
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        module = importlib.import_module(_FORMER[spec.name])
+        self._spec = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self._spec  # the import has put the former name in its place
+
+
+sys.meta_path.append(_Former)

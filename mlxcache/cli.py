@@ -6,9 +6,23 @@ Commands are imported when they are asked for, so that `mlxcache machine` needs 
 from __future__ import annotations
 
 import argparse
+import codecs
+import contextlib
 import importlib
+import io
+import json
+import math
+import os
+import signal
 import sys
+import threading
+import time
+import traceback
 from collections.abc import Sequence
+from types import FrameType
+from typing import Any, TextIO
+
+from mlxcache import __version__
 
 # name -> one line of help; the code is mlxcache.commands.<name>
 COMMANDS: dict[str, str] = {
@@ -29,13 +43,95 @@ COMMANDS: dict[str, str] = {
 }
 
 
+# Which extra of ours brings a package that is not there.
+_EXTRAS: dict[str, str] = {"mlx": "cache", "pyarrow": "parquet"}
+_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+_NOT_DONE = 2
+# So long a second signal cannot cut the cleaning up short that the first one began.
+_CLEANING_S = 20.0
+
+
+class Terminated(BaseException):
+    """A signal asked the program to end. Like KeyboardInterrupt it passes whoever catches exceptions."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+class _Signals:
+    """Turns the first signal into an exception, and keeps others from cutting the cleaning up short."""
+
+    def __init__(self) -> None:
+        self._heard = -math.inf
+        self._before: dict[int, Any] = {}
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        now = time.monotonic()
+        if now - self._heard < _CLEANING_S:
+            return
+        self._heard = now
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
+        raise Terminated(number)
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, *_SIGNALS):
+                # nohup's wish is kept; what a script runs in the background ends with SIGINT all the same.
+                if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+                    self._before[number] = signal.signal(number, self)
+
+    def __exit__(self, *_: object) -> None:
+        for number, before in self._before.items():
+            signal.signal(number, before)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns its exit status (2: it could not be done)."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    """Run one command; returns its exit status.
+
+    2 is that it could not be done, whatever the reason; 1 is never an accident. 128 and the signal's number after
+    a signal, 141 when whoever reads has gone.
+    """
+    _write_any_text(sys.stdout)
+    _write_any_text(sys.stderr)
+    signals = _Signals()
+    try:
+        with signals:
+            try:
+                status = _run(list(sys.argv[1:] if argv is None else argv))
+                sys.stdout.flush()  # a full disk shows here at the latest
+            except BrokenPipeError:  # `mlxcache doctor | head`
+                _drop(sys.stdout)
+                return 141
+            except KeyboardInterrupt:
+                return _interrupted(argv is None, 128 + signal.SIGINT, "interrupted; what was finished is kept")
+            except Terminated as error:
+                return _interrupted(
+                    argv is None, 128 + error.number, "ended by a signal; what was finished is kept"
+                )
+            except ModuleNotFoundError as error:
+                package = (error.name or "").partition(".")[0]
+                if not package or package == "mlxcache":
+                    return _unexpected(error)
+                extra = _EXTRAS.get(package, "dashboard")
+                return _complain(f"needs {package}, which is not installed: pip install 'mlxcache[{extra}]'")
+            except OSError as error:
+                _drop(sys.stdout)
+                return _complain(f"could not write or read: {error}")
+            except Exception as error:  # noqa: BLE001  # whatever it is, it is no regression
+                return _unexpected(error)
+    except KeyboardInterrupt:  # in the middle of all that
+        return 128 + signal.SIGINT
+    return status
+
+
+def _run(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="mlxcache",
         description="Measures mlxcache with asv and judges any project's asv results.",
     )
+    parser.add_argument("--version", action="version", version=f"mlxcache {__version__}")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     wanted = next((word for word in arguments if word in COMMANDS), None)
     for name, summary in COMMANDS.items():
@@ -47,14 +143,54 @@ def main(argv: Sequence[str] | None = None) -> int:
     args, rest = parser.parse_known_args(arguments)
     if rest and not args.passes:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
-    try:
-        return int(args.run(args, rest) if args.passes else args.run(args))
-    except BrokenPipeError:  # `mlxcache doctor | head`
-        sys.stderr.close()
-        return 141
-    except KeyboardInterrupt:
-        print("mlxcache: interrupted; what was finished is kept", file=sys.stderr)
-        return 130
+    return int(args.run(args, rest) if args.passes else args.run(args))
+
+
+def _escaped(error: UnicodeError) -> tuple[str, int]:
+    """What a stream's encoding has no bytes for, as JSON and Python write it."""
+    assert isinstance(error, UnicodeEncodeError)
+    text = error.object[error.start : error.end]
+    return json.dumps(text)[1:-1], error.end
+
+
+codecs.register_error("mlxcache-escape", _escaped)
+
+
+def _write_any_text(stream: TextIO | None) -> None:
+    """An ASCII terminal or file gets \u00b5 where a µ would end the program."""
+    if isinstance(stream, io.TextIOWrapper):
+        stream.reconfigure(errors="mlxcache-escape")
+
+
+def _drop(stream: TextIO) -> None:
+    """What a stream still holds cannot be written: the interpreter would try again at its end, and fail."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
+
+
+def _complain(text: str) -> int:
+    with contextlib.suppress(OSError, ValueError):
+        print(f"mlxcache: {text}", file=sys.stderr, flush=True)
+    return _NOT_DONE
+
+
+def _unexpected(error: Exception) -> int:
+    with contextlib.suppress(OSError, ValueError):
+        traceback.print_exc()
+    return _complain(f"a mistake in mlxcache, not in your project: {type(error).__name__}: {error}")
+
+
+def _interrupted(is_program: bool, status: int, text: str) -> int:
+    """Say so; as a program, end here: threads that still wait for a pipe can crash an interpreter that ends."""
+    _complain(text)
+    if is_program:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(status)
+    return status
 
 
 if __name__ == "__main__":

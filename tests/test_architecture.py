@@ -34,15 +34,20 @@ WINGS: dict[str, dict[str, tuple[str, ...]]] = {
     "history": {
         "asv": (),
         "statistics": (),
-        "loading": ("asv", "statistics"),
-        "changes": ("asv", "loading", "statistics"),
-        "comparing": ("asv", "loading", "statistics", "changes"),
-        "merging": ("asv", "loading", "changes"),
+        "repository": ("asv", "statistics"),
+        "loading": ("asv", "repository", "statistics"),
+        "changes": ("asv", "repository", "loading", "statistics"),
+        "comparing": ("asv", "repository", "loading", "statistics", "changes"),
+        "analysing": ("asv", "repository", "loading", "statistics", "changes", "comparing"),
+        "merging": ("asv", "repository", "loading", "changes"),
     },
+    "runner": {"system": ()},
     "dashboard": {
         "data": (),
+        "drawings": ("data",),
         "figures": ("data",),
-        "pages": ("data", "figures"),
+        "writing": ("data", "drawings"),
+        "pages": ("data", "drawings", "writing"),
     },
 }
 
@@ -141,3 +146,15 @@ def test_every_public_name_is_there() -> None:
     assert [name for name in mlxcache.__all__ if getattr(mlxcache, name).__name__ != name] == []
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         _ = mlxcache.nothing  # type: ignore[attr-defined]
+
+
+def test_former_names_are_the_same_modules() -> None:
+    """A program that imports the cache's modules where they once lay gets the very same classes."""
+    code = (
+        "from mlxcache.step import Gather\nfrom mlxcache.pool import Pool\nimport mlxcache.cells\n"
+        "import mlxcache.kv.step, mlxcache\n"
+        "assert Gather is mlxcache.kv.step.Gather is mlxcache.Gather and Pool is mlxcache.Pool\n"
+        "assert mlxcache.cells.MLXCellCache is mlxcache.MLXCellCache\n"
+        "assert mlxcache.kv.step.__spec__.name == mlxcache.kv.step.__name__ == 'mlxcache.kv.step'"
+    )
+    assert subprocess.run([sys.executable, "-W", "error", "-c", code], check=False).returncode == 0

@@ -210,6 +210,53 @@ def test_a_machine_too_small_skips_with_numbers(monkeypatch: pytest.MonkeyPatch)
         common.need_memory(9 * 10**9)
 
 
+@pytest.mark.parametrize("old", [False, True])
+def test_metal_budgets_by_its_working_set(old: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of a Mac's memory is not the GPU's, and MLX before 0.30 is asked under its old name."""
+
+    def device_info() -> dict[str, int | str]:
+        return {"memory_size": 24 * 10**9, "max_recommended_working_set_size": 17 * 10**9}
+
+    monkeypatch.setattr(common, "ON_GPU", True)
+    monkeypatch.setattr(common.mx, "get_active_memory", lambda: 10**9)
+    monkeypatch.setattr(common.mx, "device_info", device_info)
+    if old:
+        monkeypatch.setattr(common.mx.metal, "device_info", device_info, raising=False)
+        monkeypatch.delattr(common.mx, "device_info")
+    assert common.available_memory() == 16 * 10**9
+
+
+@pytest.mark.parametrize(
+    ("device", "system", "told", "chosen"),
+    [
+        ("default", "Darwin", {"device_name": "Apple Paravirtual device"}, "cpu"),
+        ("default", "Darwin", {"device_name": "Apple M2 Pro"}, None),
+        ("default", "Darwin", RuntimeError("[metal::load_device] No Metal device available"), "cpu"),
+        ("default", "Linux", RuntimeError("Cannot get device info without metal backend"), None),
+        ("cpu", "Darwin", AssertionError("asked about a GPU, which ends MLX 0.30 without Metal"), "cpu"),
+        ("gpu", "Darwin", {"device_name": "Apple Paravirtual device"}, "gpu"),
+    ],
+)
+def test_the_device_that_is_measured(
+    device: str, system: str, told: Any, chosen: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under the old name of MLX's question: a virtual GPU and a Mac without Metal leave the CPU."""
+
+    def device_info() -> Any:
+        if isinstance(told, Exception):
+            raise told
+        return told
+
+    set_to: list[Any] = []
+    monkeypatch.setattr(common, "DEVICE", device)
+    monkeypatch.setattr(common.platform, "system", lambda: system)
+    monkeypatch.delattr(common.mx, "device_info", raising=False)
+    monkeypatch.setattr(common.mx.metal, "device_info", device_info, raising=False)
+    monkeypatch.setattr(common.mx, "set_default_device", set_to.append)
+    common._choose_device()
+    assert set_to == ([] if chosen is None else [mx.Device(getattr(mx.DeviceType, chosen))])
+
+
 def test_an_unknown_device_is_an_error_not_a_default() -> None:
     """MLXCACHE_DEVICE takes default, cpu or gpu; anything else ends the import with what was got."""
     done = subprocess.run(

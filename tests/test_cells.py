@@ -71,6 +71,28 @@ def serve(
     return specs
 
 
+@contextmanager
+def all_others_filled(cache: MLXCellCache, own: list[bool], strange: float | None) -> Iterator[None]:
+    """During one step: this value in every cell but a few; what they held is put back. None fills nothing."""
+    if strange is None:
+        yield
+        return
+    pools = (*cache._key_pools, *cache._value_pools)
+    kept = []
+    for pool in pools:
+        kept.append(np.array(pool.array))
+        mine = mx.array(own[: pool.slots])[None, None, :, None]
+        pool.array = mx.where(mine, pool.array, mx.array(strange, pool.dtype))
+        mx.eval(pool.array)
+    yield
+    placed = set(cache._step.placement.cells.tolist())
+    for pool, before in zip(pools, kept, strict=True):
+        after = np.array(pool.array)
+        others = [cell for cell in range(before.shape[2]) if not own[cell] and cell not in placed]
+        after[:, :, others] = before[:, :, others]
+        pool.array = mx.array(after)
+
+
 class CellProgram(RuleBasedStateMachine):
     """Random steps, forks, removals and refusals over random models, compared through attention outputs."""
 
@@ -79,8 +101,10 @@ class CellProgram(RuleBasedStateMachine):
         initial=st.sampled_from([0, 1, 5, 64]),
         capacity=st.integers(8, 50),
         seed=st.integers(0, 2**16),
+        strange=st.sampled_from([None, np.nan, np.nan, np.inf, -1e30]),
     )
-    def build(self, windows, initial, capacity, seed) -> None:
+    def build(self, windows, initial, capacity, seed, strange) -> None:
+        self.strange = strange
         self.config = config(*windows, initial_capacity=initial, capacity=capacity)
         self.cache = MLXCellCache(self.config)
         self.oracle = CellOracle(self.config)
@@ -138,7 +162,13 @@ class CellProgram(RuleBasedStateMachine):
             positions.append(newest[seq])
         position = mx.array(positions, mx.int64 if wide else mx.int32)
         cache.begin_step(seq_ids)
+        own = [bool(owners & set(seq_ids)) for owners in oracle.cells]
         oracle.place(seq_ids, positions)
+        with all_others_filled(cache, own, self.strange):
+            self.all_layers(seq_ids, positions, position, ask_first, how)
+
+    def all_layers(self, seq_ids, positions, position, ask_first, how) -> None:
+        cache, oracle = self.cache, self.oracle
         for layer in range(self.config.n_layers):
             q, k, v = (tokens(self.rng, len(seq_ids), heads) for heads in (4, 2, 2))
             oracle.store(layer, seq_ids, positions, np.array(k)[0], np.array(v)[0])
@@ -355,8 +385,8 @@ def test_growth_never_renumbers() -> None:
     assert not cache.can_extend(1)
 
 
-def test_a_batch_is_gathered_where_that_pays() -> None:
-    """Each sequence's cells apart, padded on the left; one run and a mask where rows are most of it."""
+def test_a_batch_has_a_row_for_each_sequence() -> None:
+    """Each sequence's cells apart, padded on the left with a cell of its own."""
     cache = MLXCellCache(config(None, 3))
     for seq, count in ((0, 6), (1, 4), (2, 6)):
         serve(cache, [seq] * count, range(count))
@@ -367,13 +397,14 @@ def test_a_batch_is_gathered_where_that_pays() -> None:
         keys, _, kind, mask = cache.update_and_fetch(layer, [6, 4], k, k, gather=Gather.BATCH)
         assert keys.shape == (2, 2, span, 8)
         if layer == 0:
+            np.testing.assert_array_equal(np.array(keys)[1, :, 1], np.array(keys)[1, :, 2])
             sees = np.array(mask)[:, 0, 0]
             assert sees.sum(axis=1).tolist() == [7, 5]
             assert sees[:, -1].all()
         else:  # both windows are full: nothing to hide
             assert kind is MaskKind.NONE
         np.testing.assert_array_equal(np.array(keys)[:, :, -1], np.array(k)[0].transpose(1, 0, 2))
-    # A fork's past is most of the pool: copying it for each would cost more than the mask spares.
+    # A fork's past too, though the rows are then more than the pool.
     cache = MLXCellCache(config(None, 3))
     serve(cache, [0] * 10, range(10))
     for seq in (3, 4):
@@ -382,7 +413,7 @@ def test_a_batch_is_gathered_where_that_pays() -> None:
     for layer in range(2):
         k = tokens(rng, 3)
         spec = cache.update_and_fetch(layer, [10] * 3, k, k, gather=Gather.BATCH)
-        assert spec.keys.shape[0] == (1 if layer == 0 else 3)
+        assert spec.keys.shape[0] == 3
 
 
 def test_a_batch_also_comes_a_sequence_at_a_time() -> None:
@@ -435,22 +466,29 @@ def test_only_a_step_that_came_as_a_batch_comes_a_sequence_at_a_time() -> None:
         MLXSequenceCache(config(None)).fetch_each(0)
 
 
-def test_a_gpu_copies_cells_together_only_where_they_are_few_of_all() -> None:
-    """Two sequences of 7 keys: gathered from 48 cells, through a mask over 40; a model's batch is from both."""
-    for others, batch in ((28, False), (36, True)):
-        cache = MLXCellCache(config(None))
-        for seq, count in ((0, 6), (1, 6), (2, others - 2)):
-            serve(cache, [seq] * count, range(count))
-        k = tokens(np.random.default_rng(0), 2)
-        with as_on_a_gpu():
-            cache.begin_step([0, 1])
-            got = cache.mask_for(0, [6, 6], Gather.CHEAPER).span
-            assert got == (7 if batch else others + 12)
-            assert cache.update_and_fetch(0, [6, 6], k, k, Gather.BATCH).keys.shape[0] == 2
+def test_a_gpu_takes_sequences_as_a_batch_and_a_cpu_one_at_a_time() -> None:
+    """A step of as many tokens each; where they differ, one at a time on both, and a model's batch is masked."""
+    for gpu, as_batch in ((False, MaskKind.APART), (True, MaskKind.EXPLICIT)):
+        with as_on_a_gpu() if gpu else mock.patch("mlxcache.kv.cells.on_gpu", return_value=False):
+            for ids, positions, kinds in (
+                ([0, 1], [6, 3], (as_batch, MaskKind.EXPLICIT)),
+                ([0, 1, 1], [6, 3, 4], (MaskKind.APART, MaskKind.EXPLICIT)),
+            ):
+                cache = MLXCellCache(config(None))
+                for seq, count in ((0, 6), (1, 3)):
+                    serve(cache, [seq] * count, range(count))
+                cache.begin_step(ids)
+                found = [cache.mask_for(0, positions, gather).kind for gather in (Gather.CHEAPER, Gather.BATCH)]
+                assert tuple(found) == kinds
+                k = tokens(np.random.default_rng(0), len(ids))
+                spec = cache.update_and_fetch(0, positions, k, -k, Gather.CHEAPER)
+                if spec.kind is MaskKind.APART:
+                    assert spec.keys is k
+                    assert spec.mask is None
 
 
 def test_one_scattered_sequence_comes_in_order() -> None:
-    """Gathered, its cells lie as in a cache of its own, and the mask is fused; a gap in it takes a mask."""
+    """Gathered, its cells lie as in a cache of its own, and the mask is fused; one query sees all, gaps or not."""
     cache = MLXCellCache(config(None, 3))
     serve(cache, [0, 1, 2] * 3, [0, 0, 0, 1, 1, 1, 2, 2, 2])
     for positions, kinds in (([3], [MaskKind.NONE] * 2), ([4, 5], [MaskKind.CAUSAL, MaskKind.EXPLICIT])):
@@ -464,7 +502,7 @@ def test_one_scattered_sequence_comes_in_order() -> None:
     cache.seq_rm(0, 1, 2)
     cache.begin_step([0])
     k = tokens(np.random.default_rng(0), 1)
-    assert cache.update_and_fetch(0, [6], k, k, gather=Gather.BATCH).kind is MaskKind.EXPLICIT
+    assert cache.update_and_fetch(0, [6], k, k, gather=Gather.BATCH).kind is MaskKind.NONE
     assert cache.update_and_fetch(1, [6], k, k, gather=Gather.BATCH).kind is MaskKind.NONE
 
 

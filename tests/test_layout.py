@@ -60,7 +60,8 @@ def test_flat_plan_writes_at_the_position_and_reads_from_zero() -> None:
 
 def commit(layout: SequenceLayout, layer: int, plan: StepPlan) -> None:
     """Take a plan as done."""
-    layout.commit(layer, plan.origin, plan.stop)
+    layout.commit(layer, plan.origin, plan.stop, plan.turning)
+    layout.went(plan.position, plan.tokens)
 
 
 def test_ring_reads_one_run_that_never_wraps() -> None:
@@ -133,6 +134,17 @@ def test_rewind_floor_follows_max_write() -> None:
     for position in range(40):
         commit(layout, 0, layout.plan(0, position, 1))
     assert [length for length in range(41) if _can_rewind(layout, length)] == [0, 39, 40]
+
+
+def test_after_a_rewind_to_the_floor_no_step_starts_before_it() -> None:
+    """One position before the length is refused like any other whose window is gone."""
+    layout = SequenceLayout(config(4, max_write=3))
+    for position in range(40):
+        commit(layout, 0, layout.plan(0, position, 1))
+    assert layout.rewind(37)
+    layout.check(37, 1)
+    with pytest.raises(ValueError, match=r"got a start of 36.*expected at least 37"):
+        layout.check(36, 1)
 
 
 def test_second_rewind_counts_from_the_highest_position_ever_written() -> None:

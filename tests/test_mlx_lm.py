@@ -10,7 +10,9 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-lm = pytest.importorskip("mlx_lm.models.cache")
+from tests import required
+
+lm = required.module("mlx_lm.models.cache")
 from mlx_lm.generate import generate_step  # noqa: E402
 from mlx_lm.models import gemma3_text, llama  # noqa: E402
 

@@ -81,16 +81,19 @@ def test_what_is_planted_fits_the_code(plant: Plant) -> None:
     """It parses, and wraps what the module has."""
     text = (ROOT / "mlxcache" / f"{plant.module}.py").read_text(encoding="utf-8")
     names = {node.name for node in ast.parse(text).body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
-    assert {"sequence": "MLXSequenceCache", "positions": "host_positions", "pool": "Pool"}[plant.module] in names
+    assert {"sequence": "MLXSequenceCache", "positions": "host_positions", "pool": "Pool"}[
+        Path(plant.module).name
+    ] in names
     ast.parse(text + plant.code)
 
 
 def test_the_line_of_commits_is_as_planned(tmp_path: Path) -> None:
     """Each plant but the last is taken back, the tree ends with the last one alone, pulls branch off the start."""
     clone = tmp_path / "clone"
-    for name in ("mlxcache/sequence.py", "mlxcache/positions.py", "mlxcache/pool.py", "docs/a.md", "tests/t.py"):
-        (clone / name).parent.mkdir(parents=True, exist_ok=True)
-        (clone / name).write_text("# start\n")
+    for name in ("kv/sequence.py", "kv/positions.py", "kv/storage/pool.py", "../docs/a.md", "../tests/t.py"):
+        path = (clone / "mlxcache" / name).resolve()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("# start\n")
     proof.git(clone, "init", "-q", "-b", "main-line")
     proof.commit(clone, "start")
     size = proof.Size(("wait 5%", "memory only", "wait 20%"), 2, ("held slice", "quiet"), 4, ())
@@ -99,7 +102,7 @@ def test_the_line_of_commits_is_as_planned(tmp_path: Path) -> None:
     assert [each.planted or (each.taken_back and "back") for each in made if each.planted or each.taken_back] == [
         "wait 5%", "back", "memory only", "back", "wait 20%"
     ]  # fmt: skip
-    text = (clone / "mlxcache" / "sequence.py").read_text()
+    text = (clone / "mlxcache" / "kv" / "sequence.py").read_text()
     assert plants["wait 20%"].code in text
     assert plants["wait 5%"].code not in text
     pulls = make_pulls(clone, made[0].commit, size, plants)

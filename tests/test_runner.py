@@ -9,11 +9,13 @@ import subprocess
 import sys
 import textwrap
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from mlxcache.runner import facts
@@ -23,30 +25,15 @@ from mlxcache.runner.changes import Changes
 from mlxcache.runner.facts import Machine, State, choose_device
 from mlxcache.runner.record import append_record, run_record
 from mlxcache.runner.settings import quiet_settings
+from mlxcache.runner.summary import _noise
+from mlxcache.runner.system import linux, mlx
+from mlxcache.runner.system.mlx import Mlx
 
 CPU = Machine(
     "linux", "6.1", "x86_64", "AMD EPYC 7763", 4, 16 * 2**30, "vm", "cpu", "", "MLX sees no GPU", "0.32.4"
 )
 M1 = Machine("macos", "15.1", "arm64", "Apple M1", 8, 16 * 2**30, "", "metal", "Apple M1", "default", "0.32.4")
 
-# What these tools print, written after their manuals and public logs: this project has not run on a Mac.
-SYSCTL = """hw.ncpu: 3
-hw.physicalcpu: 3
-hw.memsize: 7516192768
-machdep.cpu.brand_string: Apple M1 (Virtual)
-kern.hv_vmm_present: 1
-"""
-PMSET_AC = (
-    "Now drawing from 'AC Power'\n -InternalBattery-0 (id=1234)\t100%; charged; 0:00 remaining present: true\n"
-)
-PMSET_BATTERY = (
-    "Now drawing from 'Battery Power'\n -InternalBattery-0 (id=1234)\t71%; discharging; 4:11 remaining\n"
-)
-PMSET_G = "System-wide power settings:\nCurrently in use:\n standby              1\n lowpowermode         {}\n"
-THERM_NONE = (
-    "Note: No thermal warning level has been recorded\nNote: No performance warning level has been recorded\n"
-)
-THERM_LIMIT = "CPU_Scheduler_Limit \t= 100\nCPU_Available_CPUs \t= 8\nCPU_Speed_Limit \t= 72\n"
 XEON = "processor\t: 0\ncpu family\t: 6\nmodel\t\t: 207\nmodel name\t: Intel(R) Xeon(R) Processor\n"
 RYZEN = "model\t\t: 33\nmodel name\t: AMD Ryzen 9 5950X 16-Core Processor\nflags\t\t: fpu vme\n"
 GRAVITON = "processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd40\n"
@@ -106,46 +93,26 @@ def test_a_paravirtual_gpu_is_used_only_when_asked_for(asked: str, backend: str,
 
 def test_a_gpu_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Asking for a GPU on a machine without one is an error that says so; so is an unknown device."""
-    monkeypatch.setattr(facts, "_mlx_facts", lambda: ("0.32.4", "", ""))
+    monkeypatch.setattr(mlx, "installed", lambda: Mlx("0.32.4"))
     with pytest.raises(ValueError, match="device: got 'gpu', but MLX sees no GPU"):
         facts.this_machine("gpu")
     with pytest.raises(ValueError, match="device: got 'tpu', expected 'default', 'cpu' or 'gpu'"):
         facts.this_machine("tpu")
 
 
-def test_macos_hardware_is_read_from_sysctl() -> None:
-    """Chip, physical cores, memory and the virtual machine of a hosted runner."""
-    assert facts.macos_hardware(facts.parse_sysctl(SYSCTL)) == {
-        "chip": "Apple M1 (Virtual)",
-        "cores": 3,
-        "memory": 7516192768,
-        "virtual": "vm",
-    }
-    assert facts.macos_hardware({}) == {"chip": "unknown", "cores": 1, "memory": 0, "virtual": ""}
-
-
 @pytest.mark.parametrize(
     ("parse", "text", "value"),
     [
-        (facts.parse_pmset_batt, PMSET_AC, "ac"),
-        (facts.parse_pmset_batt, PMSET_BATTERY, "battery"),
-        (facts.parse_pmset_batt, "", None),
-        (facts.parse_pmset_low_power, PMSET_G.format(1), True),
-        (facts.parse_pmset_low_power, PMSET_G.format(0), False),
-        (facts.parse_pmset_low_power, "", None),
-        (facts.parse_pmset_therm, THERM_NONE, "nominal"),
-        (facts.parse_pmset_therm, THERM_LIMIT, "CPU speed limited to 72 %"),
-        (facts.parse_pmset_therm, "", None),
-        (facts.parse_cpuinfo, XEON, "Intel Xeon family6 model207"),
-        (facts.parse_cpuinfo, RYZEN, "AMD Ryzen 9 5950X 16-Core"),
-        (facts.parse_cpuinfo, GRAVITON, "arm-0x41-0xd40"),
-        (facts.parse_cpuinfo, "", ""),
-        (facts.parse_meminfo, "MemTotal:       24684092 kB\nMemFree: 1 kB\n", 24684092 * 1024),
-        (facts.parse_meminfo, "", 0),
+        (linux.parse_cpuinfo, XEON, "Intel Xeon family6 model207"),
+        (linux.parse_cpuinfo, RYZEN, "AMD Ryzen 9 5950X 16-Core"),
+        (linux.parse_cpuinfo, GRAVITON, "arm-0x41-0xd40"),
+        (linux.parse_cpuinfo, "", ""),
+        (linux.parse_meminfo, "MemTotal:       24684092 kB\nMemFree: 1 kB\n", 24684092 * 1024),
+        (linux.parse_meminfo, "", 0),
     ],
 )
 def test_what_system_tools_print_is_understood(parse, text: str, value: object) -> None:
-    """Power source, low power mode, throttling, chips and memory; text that says nothing gives nothing."""
+    """Chips and memory; text that says nothing gives nothing. Macs are in runner/test_macs.py."""
     assert parse(text) == value
 
 
@@ -161,17 +128,27 @@ def test_what_system_tools_print_is_understood(parse, text: str, value: object) 
 )
 def test_a_virtual_machine_is_recognised(files: dict[str, str], hypervisor: str) -> None:
     """By its vendor, or by the CPU flag where it hides."""
-    assert facts.linux_hypervisor(lambda path: files.get(path, "")) == hypervisor
+    assert linux.hypervisor(lambda path: files.get(path, "")) == hypervisor
 
 
 def test_a_doubtful_state_warns_and_a_quiet_one_does_not() -> None:
     """Each warning says what is wrong and what to do; nothing known means nothing to warn of."""
-    assert State(0.02, "performance", "ac", False, "nominal").warnings() == []
+    assert State(0.02, "performance", "ac", "automatic", "nominal").warnings() == []
     assert State(None).warnings() == []
-    warnings = State(2.5, "powersave", "battery", True, "CPU speed limited to 72 %").warnings()
-    assert [
-        any(word in w for w in warnings) for word in ("load is 2.50", "powersave", "plug", "turn it off", "72 %")
-    ] == [True] * 5
+    warnings = State(2.5, "powersave", "battery", "low", "heavy", "critical").warnings()
+    words = ("load is 2.50", "powersave", "plug", "turn it off", "heavy", "critical")
+    assert [any(word in w for w in warnings) for word in words] == [True] * 6
+
+
+def test_the_load_that_the_run_made_is_not_called_load_before_it() -> None:
+    """The state before the run warns; what rose during it is the heat."""
+    empty = pd.DataFrame({"benchmark": [], "samples": [], "low": []})
+    assert _noise(empty, State(0.1), None) == []
+    assert _noise(empty, State(0.1, thermal="nominal"), "nominal") == []
+    (line,) = _noise(empty, State(0.1, thermal="nominal"), "heavy")
+    assert "thermal pressure rose to heavy during the run" in line
+    (line,) = _noise(empty, State(2.0), None)
+    assert "load is 2.00 per core before the run" in line
 
 
 def test_settings_are_added_unless_the_user_gave_them() -> None:
@@ -255,11 +232,15 @@ def test_results_files_are_replaced_whole(tmp_path: Path) -> None:
 def test_runs_are_appended_a_line_each(tmp_path: Path) -> None:
     """The machine's state before and after stands beside the results, one JSON object a run."""
     for status in (0, 2):
-        append_record(tmp_path / "m", run_record(CPU, State(0.1), State(0.9), ["run"], status, ["m/x.json"]))
+        append_record(
+            tmp_path / "m", run_record(CPU, State(0.1), State(0.9), "heavy", ["run"], status, ["m/x.json"])
+        )
     lines = [json.loads(line) for line in (tmp_path / "m" / "runs.jsonl").read_text().splitlines()]
-    assert [(line["status"], line["before"]["load"], line["after"]["load"]) for line in lines] == [
-        (0, 0.1, 0.9),
-        (2, 0.1, 0.9),
+    assert [
+        (line["status"], line["before"]["load"], line["after"]["load"], line["thermal"]) for line in lines
+    ] == [
+        (0, 0.1, 0.9, "heavy"),
+        (2, 0.1, 0.9, "heavy"),
     ]
     assert lines[0]["machine"]["key"] == CPU.key
 
@@ -348,6 +329,15 @@ def test_a_terminated_bench_stops_asv_and_reports(project: Path) -> None:
     assert "what had finished is kept" in said
 
 
+def _end_session(leader: int) -> None:
+    """Kill what is left of a session; not every system's pkill knows sessions."""
+    listed = subprocess.run(["ps", "-A", "-o", "pid="], capture_output=True, text=True, check=True).stdout
+    for pid in map(int, listed.split()):
+        with suppress(ProcessLookupError, PermissionError):
+            if os.getsid(pid) == leader:
+                os.kill(pid, signal.SIGKILL)
+
+
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_an_interrupted_run_keeps_what_had_finished(project: Path, how: signal.Signals) -> None:
     """Ctrl-C, kill and kill -9 in a run's second benchmark leave the first one's result, readable, in place."""
@@ -376,7 +366,7 @@ def test_an_interrupted_run_keeps_what_had_finished(project: Path, how: signal.S
     finally:
         running.kill()
         running.wait()
-        subprocess.run(["pkill", "-9", "-s", str(running.pid)], check=False)
+        _end_session(running.pid)
     (kept,) = [path for path in folder.glob("*.json") if path.name != "machine.json"]
     results = json.loads(kept.read_text())["results"]
     assert list(results) == ["suite.A.time_a"]

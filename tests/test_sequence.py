@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from mlxcache import CapacityError, MaskKind, MLXSequenceCache, host_positions, make_cache, update_and_attend
 from mlxcache.kv.cache import LayerBytes
 from mlxcache.kv.masks import band_mask
+from mlxcache.kv.step import Gather
 from tests.helpers import config, fill, state, tokens
 from tests.oracle import OracleCache, attend
 
@@ -363,6 +364,24 @@ def test_clear_keeps_the_storage() -> None:
     fresh = MLXSequenceCache(config(None, 4))
     for got, want in zip(fill(cache, 9, seed=3), fill(fresh, 9, seed=3), strict=True):
         np.testing.assert_array_equal(np.array(got), np.array(want))
+
+
+@pytest.mark.parametrize("gather", [Gather.NEVER, Gather.CHEAPER])
+def test_clear_lets_go_of_the_masks(gather: Gather) -> None:
+    """A mask outlives its step for the next ones, but not the tokens."""
+    cache = MLXSequenceCache(config(256, heads=1, capacity=10_000, max_write=512))
+    k = mx.zeros((1, 1, 512, 8))
+    mx.eval(k)
+    for start in range(0, 2048, 512):
+        spec = cache.update_and_fetch(0, range(start, start + 512), k, k, gather)
+        assert spec.kind is MaskKind.EXPLICIT
+        mx.eval(spec.keys, spec.values)
+    masks = 512 * 767
+    assert cache._bands or cache._turning_masks
+    del spec, k
+    held = mx.get_active_memory()
+    cache.clear()
+    assert held - mx.get_active_memory() >= masks
 
 
 def _held(cache: MLXSequenceCache) -> list[tuple[int, LayerBytes]]:

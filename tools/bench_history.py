@@ -120,7 +120,7 @@ def one(root: Path, cache: Path | None) -> None:
         f"{done - imported:6.2f} s = {loaded - imported:.2f} load + {done - loaded:.2f} detect"
         f" (and {imported - started:.2f} imports; {time.process_time():.2f} s of CPU in all), peak {peak:.2f} GiB,"
         f" {len(df):,} rows, {df.series.nunique():,} series, {len(changes):,} changes,"
-        f" {df.attrs['problems'].summary()}"
+        f" {df.facts.problems.summary()}"
     )
 
 
@@ -128,20 +128,15 @@ def one_site(root: Path, cache: Path, out: Path) -> None:
     """What `mlxcache dashboard` does, in this process, and what each stage took."""
     started = time.perf_counter()
     importlib.import_module("mlxcache.commands.dashboard")
-    history, table = (
-        importlib.import_module("mlxcache.history"),
-        importlib.import_module("mlxcache.history.loading.series_table"),
-    )
-    judging = importlib.import_module("mlxcache.history.changes.judging")
+    history = importlib.import_module("mlxcache.history")
     site = importlib.import_module("mlxcache.dashboard.site")
     times = [time.perf_counter()]
-    df = history.load(root, cache=cache)
+    whole = history.read(root, cache=cache)
     times.append(time.perf_counter())
-    with judging.helpers_for(len(df)) as helpers:
-        laid_out = table.lay_out(df)
-        changes = history.change_points(df, cache=cache, laid_out=laid_out, helpers=helpers)
+    with whole.workers():
+        changes = history.change_points(whole, cache=cache)
         times.append(time.perf_counter())
-        built = site.build_site(df, changes, out, laid_out=laid_out, helpers=helpers)
+        built = site.build_site(whole, changes, out)
     times.append(time.perf_counter())
     load_s, detect_s, site_s = (b - a for a, b in itertools.pairwise(times))
     print(

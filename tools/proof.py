@@ -62,7 +62,10 @@ def spin(nanoseconds: float) -> str:
 
 @dataclass(frozen=True)
 class Plant:
-    """Something to plant: code appended to a module; `share` is the slowdown of the decode step aimed at."""
+    """Something to plant: code appended to a module (its path in the package).
+
+    `share` is the slowdown of the decode step aimed at.
+    """
 
     name: str
     module: str
@@ -85,7 +88,7 @@ def kinds(step_ns: float, overhead_ns: float, writes_ns: float) -> dict[str, Pla
     """What can be planted, by name; waits are sized by a step, and 32 writes, as they are on this machine."""
     waits = {
         f"wait {share:.0%}": Plant(
-            f"wait {share:.0%}", "sequence", spin(max(share * step_ns - overhead_ns, 0.0)), share
+            f"wait {share:.0%}", "kv/sequence", spin(max(share * step_ns - overhead_ns, 0.0)), share
         )
         for share in (0.05, 0.10, 0.20)
     }
@@ -124,15 +127,15 @@ def kinds(step_ns: float, overhead_ns: float, writes_ns: float) -> dict[str, Pla
         "    return _plain_positions(position)\n"
     )
     others = [
-        Plant("held slice", "sequence", held),
-        Plant("mask per layer", "sequence", mask),
-        Plant("growth every step", "sequence", growth),
-        Plant("memory only", "sequence", memory),
-        Plant("int32 copied", "positions", copied),
-        Plant("int64 cast on the device", "positions", on_device),
+        Plant("held slice", "kv/sequence", held),
+        Plant("mask per layer", "kv/sequence", mask),
+        Plant("growth every step", "kv/sequence", growth),
+        Plant("memory only", "kv/sequence", memory),
+        Plant("int32 copied", "kv/positions", copied),
+        Plant("int64 cast on the device", "kv/positions", on_device),
     ]
     # What the wrapper itself takes is within the noise of 32 writes, so nothing is taken off the wait for it.
-    others.append(Plant("Pool.write 10%", "pool", slow_write(0.1 * writes_ns), 0.1))
+    others.append(Plant("Pool.write 10%", "kv/storage/pool", slow_write(0.1 * writes_ns), 0.1))
     return {**waits, **{plant.name: plant for plant in others}}
 
 
@@ -203,7 +206,7 @@ def quiet_commit(clone: Path, number: int) -> str:
     """A commit that changes nothing which runs: a comment, a document, a rename, a test, in turn."""
     kind = number % 4
     if kind == 0:
-        path = clone / "mlxcache" / ("sequence.py" if number % 8 else "pool.py")
+        path = clone / "mlxcache" / "kv" / ("sequence.py" if number % 8 else "storage/pool.py")
         path.write_text(f"# Remark {number}: nothing below depends on it.\n" + path.read_text())
     elif kind == 1:
         (clone / "docs" / "remarks.md").write_text(f"# Remarks\n\nNumber {number}.\n")

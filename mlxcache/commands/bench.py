@@ -18,10 +18,10 @@ import time
 from pathlib import Path
 
 from mlxcache.counters.choosing import COUNTERS, NoCounterError, choose
-from mlxcache.history.loading.full_history import require_full_history
+from mlxcache.history.repository.full_history import require_full_history
 from mlxcache.runner.asv_machine import register
 from mlxcache.runner.asv_main import CHANGES_VARIABLE, SAID_VARIABLE, SHARD_VARIABLE
-from mlxcache.runner.changes import Changes
+from mlxcache.runner.changes import Changes, device_for
 from mlxcache.runner.collect import collect
 from mlxcache.runner.facts import this_machine, this_state
 from mlxcache.runner.outcome import Outcome, judge_run, nothing_written
@@ -30,6 +30,7 @@ from mlxcache.runner.record import append_record, run_record
 from mlxcache.runner.settings import allowed_cpus, quiet_settings
 from mlxcache.runner.shards import Shard, Took, known_durations
 from mlxcache.runner.summary import summarise
+from mlxcache.runner.system.watch import Watch
 
 PASSES_ARGUMENTS = True
 # 1 is a regression everywhere, 2 is "it could not be done".
@@ -98,12 +99,8 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     arguments = [*rest, *(word for setting in settings for word in setting.arguments)]
     if args.rounds is not None:
         arguments += ["-a", f"rounds={args.rounds}"]
-    device = args.device
-    if device == "default":
-        # A paravirtual GPU is kept out by name, so that nobody can take its CPU's series for the GPU's.
-        device = "cpu" if machine.gpu and machine.device == "cpu" else ""
     changes = Changes(
-        device,
+        device_for(machine, args.device),
         tuple(filter(None, (args.mlx or "").split(","))),
         args.cuda or "",
         str(results) if args.results else "",
@@ -112,8 +109,11 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     )
     durations = known_durations(results, machine.key) if shard else []
     before, known, since = this_state(), _written(results), time.time() * 1000
-    status, said = _asv(project.config, ["run", *arguments], changes, shard, durations)
+    with Watch(machine.os, machine.virtual) as watch:
+        status, said = _asv(project.config, ["run", *arguments], changes, shard, durations)
     after = this_state()
+    for doubt in dict.fromkeys([*before.doubts, *watch.doubts, *after.doubts]):
+        print(f"mlxcache bench: {doubt}", file=sys.stderr)
     files = sorted(path for path, stamp in _written(results).items() if known.get(path) != stamp)
     if not files:
         if status == 0 and {"--dry-run", "-n"} & set(rest):
@@ -124,10 +124,12 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
         return _told(nothing_written(said, shard), status)
     try:
         relative = [str(path.relative_to(results)) for path in files]
-        append_record(results / machine.key, run_record(machine, before, after, arguments, status, relative))
+        append_record(
+            results / machine.key, run_record(machine, before, after, watch.worst, arguments, status, relative)
+        )
         if args.collect:
             collect(results, files, args.collect)
-        print(summarise(results, files, machine, (before, after)))
+        print(summarise(results, files, machine, before, watch.worst))
     except OSError as error:  # such as a full disk: what asv wrote is whole
         print(f"mlxcache bench: {error}; the results of this run are complete in {results}", file=sys.stderr)
         return NOT_DONE
@@ -160,7 +162,11 @@ def _asv(
     """Run asv; its exit status and its warnings and errors."""
     with tempfile.TemporaryDirectory() as folder:
         said = Path(folder) / "said"
-        environment = {**os.environ, CHANGES_VARIABLE: changes.as_json(), SAID_VARIABLE: str(said)}
+        environment = {
+            **os.environ,
+            CHANGES_VARIABLE: changes.as_json(),
+            SAID_VARIABLE: str(said),
+        }
         if shard is not None:
             plan = Path(folder) / "shard.json"
             took = [(each.benchmark, each.commit, each.seconds, each.own) for each in durations]
@@ -168,18 +174,18 @@ def _asv(
             plan.write_text(json.dumps(facts), encoding="utf-8")
             environment[SHARD_VARIABLE] = str(plan)
         command = [sys.executable, "-m", "mlxcache.runner.asv_main", "--config", str(config), *arguments]
-        # The child gets Ctrl-C from the terminal too: it saves and ends, and we still report what there is. Of a
-        # signal to us alone it would never hear, and measure on.
-        with subprocess.Popen(command, env=environment) as process:
-            before = signal.signal(signal.SIGTERM, lambda number, frame: process.terminate())
+        # In a session of its own the child hears of signals from us alone, once each: it saves and ends, and we
+        # still report what there is.
+        with subprocess.Popen(command, env=environment, start_new_session=True) as process:
+            before = {
+                number: signal.signal(number, lambda number, frame: process.send_signal(number))
+                for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+                if signal.getsignal(number) is not signal.SIG_IGN
+            }
             try:
-                while True:
-                    try:
-                        status = process.wait()
-                        break
-                    except KeyboardInterrupt:
-                        continue
+                status = process.wait()
             finally:
-                signal.signal(signal.SIGTERM, before)
+                for number, handler in before.items():
+                    signal.signal(number, handler)
         lines = said.read_text(encoding="utf-8").splitlines() if said.exists() else []
     return status, [json.loads(line) for line in lines]

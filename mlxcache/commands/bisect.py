@@ -3,7 +3,7 @@
     mlxcache bisect 'decode.Decode.time_step'              the newest regression in its history
     mlxcache bisect 'ring.Ring.time_x(64)' --good v1 --bad main
 
-git's own bisect asks for commits; each is measured in turn with the good one.
+What lies between is halved; each commit in question is measured in turn with the good one.
 Exit status: 0 found, 3 the change did not show again or skipped commits hide it, 2 it could not be done.
 """
 
@@ -11,39 +11,50 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import json
 import math
 import re
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from mlxcache.history.asv.facts import default_unit
 from mlxcache.history.changes.change_table import change_points
 from mlxcache.history.changes.confirmations import read_confirmations
-from mlxcache.history.loading.direction import higher_is_better
-from mlxcache.history.loading.full_history import require_full_history
 from mlxcache.history.loading.table import load
-from mlxcache.remeasure.bisect import Found, Question, bisect, reproduce
-from mlxcache.remeasure.confirming import commits_between, selector
+from mlxcache.history.repository.full_history import require_full_history
+from mlxcache.history.repository.revisions import resolve_commit, subject_of
+from mlxcache.remeasure.bisect import Answer, Found, Question, answer, bisect, line_between, reproduce
+from mlxcache.remeasure.driver_process import DriverProcess
+from mlxcache.remeasure.project import repository, results_folder
 from mlxcache.remeasure.rerun import Outcome, Rerun
-from mlxcache.remeasure.rounds import DEFAULT_ROUNDS, MeasureError, find_config, resolve_commit, subject_of
+from mlxcache.remeasure.rounds import (
+    DEFAULT_ROUNDS,
+    MeasureError,
+    find_config,
+    measure,
+)
 from mlxcache.reports.text import label
 from mlxcache.reports.units import format_change
+from mlxcache.support.names import series_pattern
 
 INCONCLUSIVE = 3
 
 
 @dataclasses.dataclass(frozen=True)
 class _Task:
-    """A series, the commits between which it changed, and which sign is worse."""
+    """A series, the commits between which it changed, good first, and which sign is worse if that is known."""
 
     question: Question
-    bad: str
-    worse: float
+    line: list[str]
+    worse: float | None
+
+    @property
+    def bad(self) -> str:
+        """The commit that is slow for sure."""
+        return self.line[-1]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -58,8 +69,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--change", metavar="REV", help="the change whose first slow commit is this, not the newest one"
     )
-    parser.add_argument("--results", default="results", metavar="DIR", help="asv results (default: %(default)s)")
-    parser.add_argument("--repo", default=".", metavar="DIR", help="the repository (default: %(default)s)")
+    parser.add_argument("--results", metavar="DIR", help="asv results (default: results_dir of asv.conf.json)")
+    parser.add_argument("--repo", metavar="DIR", help="the repository (default: the one that asv builds from)")
     parser.add_argument("--config", metavar="FILE", help="asv.conf.json (default: the one in --repo)")
     parser.add_argument("--env", default="", metavar="SPEC", help="asv environment to measure in")
     parser.add_argument(
@@ -70,16 +81,31 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Bisect and say which commit it is."""
+    found: Found
     try:
+        args.config = str(find_config(args.config or args.repo or "."))
+        args.results = results_folder(args.results, args.config)
+        place = repository(args.repo, Path(args.config))
+        args.repo = place.folder
+        if place.notice:
+            _say(place.notice)
         require_full_history(args.repo)
         task = _task(args)
-        rerun = _reproduced(task)
-        if rerun.outcome is not Outcome.CONFIRMED:
-            return _not_there(task, rerun)
-        border = math.log1p(rerun.result.change) / 2.0
-        found = _bisect(
-            args, dataclasses.replace(task, question=dataclasses.replace(task.question, border=border))
-        )
+        with DriverProcess() as driver:
+            measure_rounds = functools.partial(measure, say=_say, driver=driver.run)
+            _say(f"{task.question.benchmark}: {task.question.good[:10]} (good) against {task.bad[:10]} (bad)")
+            rerun = reproduce(task.question, task.bad, task.worse, measure_rounds)
+            if rerun.outcome is not Outcome.CONFIRMED:
+                return _not_there(task, rerun)
+            question = dataclasses.replace(task.question, border=math.log1p(rerun.result.change) / 2.0)
+
+            def ask(commit: str) -> Answer:
+                found, reason = answer(question, commit, measure_rounds)
+                if reason:
+                    _say(f"{commit[:10]} cannot be measured: {reason}")
+                return found
+
+            found = bisect(task.line, ask, _say)
     except (MeasureError, ValueError, OSError) as error:
         print(f"mlxcache bisect: {error}", file=sys.stderr)
         return 2
@@ -87,11 +113,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _task(args: argparse.Namespace) -> _Task:
-    config = str(find_config(args.config or args.repo))
+    config = args.config
     if args.good and args.bad:
         benchmark, params = _parse(args.series)
         good, bad, env = resolve_commit(args.repo, args.good), resolve_commit(args.repo, args.bad), args.env
-        worse = -1.0 if higher_is_better(default_unit(benchmark)) else 1.0
+        worse = None
     elif args.good or args.bad:
         raise MeasureError("give both --good and --bad, or none of them to take them from the results")
     else:
@@ -99,10 +125,9 @@ def _task(args: argparse.Namespace) -> _Task:
         benchmark, params, env = row["benchmark"], row["params"], args.env or row["env"]
         good, bad = row["search_before"], row["search_after"]
         worse = 1.0 if row["magnitude"] > 0 else -1.0
-    if len(commits_between(args.repo, good, bad)) < 2 or good == bad:
-        raise MeasureError(f"there is nothing between {good[:10]} and {bad[:10]}")
-    bench = selector({"benchmark": benchmark, "params": params})
-    return _Task(Question(config, good, bench, benchmark, params, env, args.rounds), bad, worse)
+    line = line_between(args.repo, good, bad)
+    bench = series_pattern(benchmark, params)
+    return _Task(Question(config, good, bench, benchmark, params, env, args.rounds, suite=bad), line, worse)
 
 
 def _parse(series: str) -> tuple[str, str]:
@@ -135,12 +160,6 @@ def _change(args: argparse.Namespace) -> dict[str, Any]:
     return row
 
 
-def _reproduced(task: _Task) -> Rerun:
-    question = task.question
-    _say(f"{question.benchmark}: {question.good[:10]} (good) against {task.bad[:10]} (bad)")
-    return reproduce(question, task.bad, task.worse)
-
-
 def _not_there(task: _Task, rerun: Rerun) -> int:
     result = rerun.result
     interval = f"{format_change(result.low)} to {format_change(result.high)}"
@@ -151,20 +170,6 @@ def _not_there(task: _Task, rerun: Rerun) -> int:
         "may tell more; a change of another machine may not show on this one"
     )
     return INCONCLUSIVE
-
-
-def _bisect(args: argparse.Namespace, task: _Task) -> Found:
-    with tempfile.TemporaryDirectory(prefix="mlxcache-question-") as folder:
-        question = Path(folder) / "question.json"
-        question.write_text(task.question.to_json(), encoding="utf-8")
-        # Not by PYTHONPATH, which asv's environments would inherit: the step must find this very package.
-        root = str(Path(__file__).resolve().parents[2])
-        program = (
-            f"import sys; sys.path.insert(0, {root!r}); from mlxcache.remeasure.bisect_step import main; "
-            "sys.exit(main(sys.argv[1:]))"
-        )
-        command = [sys.executable, "-c", program, str(question)]
-        return bisect(args.repo, task.question.good, task.bad, command)
 
 
 def _tell(args: argparse.Namespace, task: _Task, rerun: Rerun, found: Found) -> int:

@@ -14,9 +14,10 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from mlxcache.history.loading.coverage import Coverage, coverage, first_parent_line
-from mlxcache.history.loading.full_history import require_full_history
 from mlxcache.history.loading.table import load
+from mlxcache.history.repository.coverage import Coverage, coverage
+from mlxcache.history.repository.full_history import require_full_history
+from mlxcache.history.repository.revisions import first_parent_line
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -37,6 +38,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="print the commits to measure, newest first: those that no machine has, wholly or at all",
     )
+    parser.add_argument(
+        "--groups",
+        type=int,
+        metavar="N",
+        help="print the commits to measure as a JSON list of at most N groups, for the matrix of a CI: each is "
+        "measured whole on one machine",
+    )
     parser.add_argument("--retry-failed", action="store_true", help="commits where all failed are to measure too")
     parser.add_argument("--format", choices=("text", "json"), default="text")
 
@@ -46,6 +54,8 @@ def run(args: argparse.Namespace) -> int:
     try:
         if args.newest is not None and args.newest < 1:
             raise ValueError(f"--newest: got {args.newest}, expected 1 or more")
+        if args.groups is not None and args.groups < 1:
+            raise ValueError(f"--groups: got {args.groups}, expected 1 or more")
         wanted = re.compile(args.machine or "")
         require_full_history(args.repo)
         line = first_parent_line(args.repo, args.range, args.newest)
@@ -55,7 +65,9 @@ def run(args: argparse.Namespace) -> int:
         return 2
     found = [machine for machine in found if wanted.search(machine.machine)]
     missing = to_measure(found, line, retry_failed=args.retry_failed)
-    if args.format == "json":
+    if args.groups is not None:
+        print(json.dumps([" ".join(group) for group in in_groups(missing, args.groups)]))
+    elif args.format == "json":
         print(json.dumps({"missing": missing, "machines": [asdict(machine) for machine in found]}, indent=2))
     elif args.missing:
         sys.stdout.write("".join(f"{commit}\n" for commit in missing))
@@ -78,6 +90,15 @@ def to_measure(found: list[Coverage], line: list[str], *, retry_failed: bool = F
         return line[::-1]
     open_everywhere = set.intersection(*(set(each.to_measure(retry_failed=retry_failed)) for each in found))
     return [commit for commit in reversed(line) if commit in open_everywhere]
+
+
+def in_groups(commits: list[str], count: int) -> list[list[str]]:
+    """At most `count` groups of about equal size, none empty.
+
+    Neighbours are dealt to different groups: a slow machine then shows as scatter, and not as a step in the
+    history where its share begins.
+    """
+    return [commits[start::count] for start in range(min(count, len(commits)))]
 
 
 def _print(found: list[Coverage], line: list[str]) -> None:

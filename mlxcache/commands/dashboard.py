@@ -7,14 +7,12 @@ import sys
 from pathlib import Path
 
 from mlxcache.dashboard.output import SiteError
-from mlxcache.dashboard.site import FIGURES, Built, build_site
+from mlxcache.dashboard.site import Built, build_site
 from mlxcache.history.asv.machines import RuleError
 from mlxcache.history.changes.change_table import change_points
 from mlxcache.history.changes.confirmations import read_confirmations
-from mlxcache.history.changes.judging import helpers_for
-from mlxcache.history.loading.commits import RepositoryError
-from mlxcache.history.loading.series_table import lay_out
-from mlxcache.history.loading.table import load
+from mlxcache.history.loading.table import read
+from mlxcache.history.repository.commits import RepositoryError
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -44,26 +42,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="which machines are one: REGEX=NAME, FIELD~REGEX=NAME or FIELD,FIELD",
     )
     parser.add_argument(
-        "--figures",
-        type=_number_of_figures,
-        default=FIGURES,
-        metavar="N",
-        help="draw at most so many figures that are not there yet, or `all` (default: %(default)s)",
+        "--machine-name",
+        action="append",
+        default=[],
+        metavar="NAME=SHORT",
+        help="what pages call a machine (default: `alias` of its machine.json, else what its name differs in)",
     )
-
-
-def _number_of_figures(text: str) -> int | None:
-    if text == "all":
-        return None
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"got {text!r}, expected a number from 0 on, or all")
-    return int(text)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     try:
-        df = load(
+        history = read(
             args.results,
             repo=args.repo,
             branch=args.branch,
@@ -71,28 +61,23 @@ def run(args: argparse.Namespace) -> int:
             machine_rules=args.machine_rule,
         )
         confirmations, notices = read_confirmations(args.results)
-        with helpers_for(len(df)) as helpers:
-            laid_out = lay_out(df)
+        with history.workers():
             changes = change_points(
-                df,
+                history,
                 control=args.control,
                 repo=args.repo,
                 confirmations=confirmations,
-                laid_out=laid_out,
-                helpers=helpers,
             )
             built = build_site(
-                df,
+                history,
                 changes,
                 Path(args.out),
                 repo=Path(args.repo) if args.repo else None,
                 branch=args.branch,
                 title=args.title,
                 address=args.address,
-                figures=args.figures,
                 notices=notices,
-                laid_out=laid_out,
-                helpers=helpers,
+                machine_names=_machine_names(args.machine_name),
             )
     except (SiteError, RepositoryError, RuleError, ValueError, OSError) as error:
         print(f"mlxcache dashboard: {error}", file=sys.stderr)
@@ -102,11 +87,23 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _summary(built: Built, folder: Path) -> str:
-    text = (
+    return (
         f"{folder / 'index.html'}: {built.n_standing} standing regressions, {built.n_changes} changes in all; "
         f"{built.n_written:,} of {built.n_files:,} files written, {built.n_bytes / 1e6:.1f} MB, "
         f"{built.seconds:.1f} s"
     )
-    if built.n_figures_left:
-        text += f"\n{built.n_figures_left} figures are left for later builds; --figures all draws them now"
-    return text
+
+
+def _machine_names(texts: list[str]) -> dict[str, str]:
+    """NAME=SHORT as given on the command line.
+
+    Raises:
+        ValueError: one has no "=", or nothing on one of its sides.
+    """
+    found = {}
+    for text in texts:
+        name, sign, short_name = text.rpartition("=")
+        if not (sign and name and short_name):
+            raise ValueError(f"--machine-name: got {text!r}, expected NAME=SHORT, as in runner-7f3a=M4")
+        found[name] = short_name
+    return found

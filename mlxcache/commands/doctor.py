@@ -9,6 +9,7 @@ from pathlib import Path
 
 from mlxcache.history import load
 from mlxcache.history.asv.problems import Problems
+from mlxcache.history.loading.history import facts_of
 from mlxcache.history.merging.merge import STAGE_NAME
 from mlxcache.history.merging.records import damaged_lines, find_records
 
@@ -33,24 +34,24 @@ def run(args: argparse.Namespace) -> int:
     except (ValueError, OSError) as error:
         print(f"mlxcache doctor: {error}", file=sys.stderr)
         return 2
-    folders = {(Path(source.file)).parent for source in df.attrs["sources"].values()}
-    problems = Problems([*df.attrs["problems"], *damaged_lines(find_records(args.results, sorted(folders)))])
+    folders = {(Path(source.file)).parent for source in facts_of(df).sources.values()}
+    problems = Problems([*facts_of(df).problems, *damaged_lines(find_records(args.results, sorted(folders)))])
     for problem in problems:
         print(problem)
     interrupted = [path for path in args.results if (path / STAGE_NAME).exists()]
     for path in interrupted:
         print(f"{path}: a merge was interrupted; the next `mlxcache merge` into it finishes or forgets it")
-    for notice in df.attrs["notices"]:
+    for notice in facts_of(df).notices:
         print(f"note: {notice}")
     status = Counter(df["status"].astype(str))
     print(
-        f"{_many(len(df.attrs['sources']), 'file')}, {_many(len(df.attrs['commits']), 'commit')}, "
-        f"{_many(len(df.attrs['machines']), 'machine')}, {df['series'].nunique():,} series, "
+        f"{_many(len(facts_of(df).sources), 'file')}, {_many(len(facts_of(df).commits), 'commit')}, "
+        f"{_many(len(facts_of(df).machines), 'machine')}, {df['series'].nunique():,} series, "
         f"{_many(len(df), 'value')} "
         f"({status['ok']:,} ok, {status['failed']:,} failed, {status['skipped']:,} skipped)"
     )
     print(problems.summary())
-    if not df.attrs["sources"] and not problems:
+    if not facts_of(df).sources and not problems:
         return 2  # nothing was there to be looked at
     return 1 if problems or interrupted else 0
 

@@ -23,8 +23,10 @@ import pandas as pd
 
 from mlxcache.exports import bencher, github_action, otava, parquet, pytorch
 from mlxcache.exports.selection import ExportError, on_commit
+from mlxcache.history.loading.history import facts_of
 from mlxcache.history.loading.table import load
-from mlxcache.remeasure.rounds import MeasureError, resolve_commit
+from mlxcache.history.repository.revisions import resolve_commit
+from mlxcache.remeasure.rounds import MeasureError
 from mlxcache.support.atomic import write_atomically
 
 FORMATS = ("pytorch", "github-action-benchmark", "bencher", "otava", "parquet")
@@ -56,9 +58,9 @@ def run(args: argparse.Namespace) -> int:
         for column, pattern in (("machine", args.machine), ("env", args.env)):
             if pattern:
                 df = df[df[column].astype("str").str.contains(re.compile(pattern))]
-        if df.attrs["problems"]:
+        if facts_of(df).problems:
             print(
-                f"note: {df.attrs['problems'].summary()}; `mlxcache doctor {args.results}` lists them",
+                f"note: {facts_of(df).problems.summary()}; `mlxcache doctor {args.results}` lists them",
                 file=sys.stderr,
             )
         written = _export(df, args)
@@ -78,7 +80,7 @@ def _export(df: pd.DataFrame, args: argparse.Namespace) -> list[str]:
     commit = resolve_commit(args.repo, args.commit) if args.commit and args.repo else args.commit
     commit, values = on_commit(df, commit)
     if args.format == "pytorch":
-        contents = {out: pytorch.as_json(pytorch.records(values, args.project, df.attrs["machines"]))}
+        contents = {out: pytorch.as_json(pytorch.records(values, args.project, facts_of(df).machines))}
     elif args.format == "bencher":
         contents = {out: bencher.as_json(bencher.metrics(values))}
     else:

@@ -14,8 +14,9 @@ from pathlib import Path
 
 from mlxcache.history.changes.change_table import change_points
 from mlxcache.history.changes.confirmations import read_confirmations
-from mlxcache.history.loading.full_history import require_full_history
+from mlxcache.history.loading.history import facts_of
 from mlxcache.history.loading.table import load
+from mlxcache.history.repository.full_history import require_full_history
 from mlxcache.reports.github import GitHub, GitHubError
 from mlxcache.reports.issues import Action, plan
 
@@ -49,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
         df = load(args.results, repo=args.repo, branch=args.branch, param_columns=False)
         confirmations, problems = read_confirmations(args.results)
         changes = change_points(df, control=args.control, repo=args.repo, confirmations=confirmations)
-        order = {name: commit.index for name, commit in df.attrs["commits"].items()}
+        order = {name: commit.index for name, commit in facts_of(df).commits.items()}
         github = GitHub(args.repository)
         if args.issues:
             issues = json.loads(args.issues.read_text(encoding="utf-8"))

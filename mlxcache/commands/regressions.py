@@ -6,6 +6,7 @@ Exit status: 0 no standing regression, 1 there are some, 2 it could not be done.
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 from pathlib import Path
 
@@ -14,11 +15,14 @@ import pandas as pd
 from mlxcache.history.changes.change_table import change_points
 from mlxcache.history.changes.confirmations import Confirmation, read_confirmations, write_confirmations
 from mlxcache.history.changes.segments import Method
-from mlxcache.history.loading.commits import RepositoryError
-from mlxcache.history.loading.full_history import require_full_history
+from mlxcache.history.loading.history import facts_of
 from mlxcache.history.loading.table import load
+from mlxcache.history.repository.commits import RepositoryError
+from mlxcache.history.repository.full_history import require_full_history
 from mlxcache.remeasure.confirming import NotMeasured, candidates, confirm_changes
-from mlxcache.remeasure.rounds import DEFAULT_ROUNDS, MeasureError, find_config, this_machine
+from mlxcache.remeasure.driver_process import DriverProcess
+from mlxcache.remeasure.project import results_folder
+from mlxcache.remeasure.rounds import DEFAULT_ROUNDS, MeasureError, find_config, measure, this_machine
 from mlxcache.reports.changes import render, standing
 from mlxcache.reports.text import FORMATS
 from mlxcache.runner import facts
@@ -31,7 +35,7 @@ _ABOUT_CANDIDATES = (
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("--results", default="results", metavar="DIR", help="asv results (default: %(default)s)")
+    parser.add_argument("--results", metavar="DIR", help="asv results (default: results_dir of asv.conf.json)")
     parser.add_argument("--repo", metavar="DIR", help="the repository; without it commits are ordered by date")
     parser.add_argument("--branch", default="HEAD", help="whose history (default: %(default)s)")
     parser.add_argument("--bench", metavar="REGEX", help="only these benchmarks")
@@ -58,15 +62,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
+    args.results = results_folder(args.results, args.config or args.repo or ".")
     try:
         if args.repo is not None:
             require_full_history(args.repo)
         df = load(args.results, repo=args.repo, branch=args.branch, benchmarks=args.bench)
         if not (df["status"] == "ok").any():
             raise MeasureError(f"no values in {args.results}; `mlxcache doctor {args.results}` says why")
-        notices = [*df.attrs["notices"]]
-        if df.attrs["problems"]:
-            notices.append(f"{df.attrs['problems'].summary()}; `mlxcache doctor {args.results}` lists them")
+        notices = [*facts_of(df).notices]
+        if facts_of(df).problems:
+            notices.append(f"{facts_of(df).problems.summary()}; `mlxcache doctor {args.results}` lists them")
         if args.confirm:
             notices += _confirm(df, args)
         changes = _changes(df, args, notices)
@@ -106,16 +111,23 @@ def _confirm(df: pd.DataFrame, args: argparse.Namespace) -> list[str]:
     if machines and elsewhere:
         here = " or ".join(machines)
         notices.append(f"{elsewhere} candidates are of other machines than {here}: not measured here")
-    answers = confirm_changes(
-        waiting, config=config, repo=args.repo, rounds=args.rounds, narrowing=args.narrow, say=_say
-    )
-    for answer in answers:
-        if isinstance(answer, Confirmation):
-            write_confirmations(args.results, [answer])
-            _say(f"  {answer.outcome}: {answer.change:+.1%} ({answer.low:+.1%} to {answer.high:+.1%})")
-        else:
-            notices.append(_why(answer))
-            _say(f"  not measured: {answer.reason}")
+    with DriverProcess() as driver:
+        answers = confirm_changes(
+            waiting,
+            config=config,
+            repo=args.repo,
+            rounds=args.rounds,
+            narrowing=args.narrow,
+            measure_rounds=functools.partial(measure, say=_say, driver=driver.run),
+            say=_say,
+        )
+        for answer in answers:
+            if isinstance(answer, Confirmation):
+                write_confirmations(args.results, [answer])
+                _say(f"  {answer.outcome}: {answer.change:+.1%} ({answer.low:+.1%} to {answer.high:+.1%})")
+            else:
+                notices.append(_why(answer))
+                _say(f"  not measured: {answer.reason}")
     return notices
 
 

@@ -3,7 +3,8 @@
 A job that ran a stranger's code hands over the JSON; one that may write comments turns it into Markdown, so
 that nothing in it can be more than text.
 
-Exit status: that of the comparison (0 no regression, 1 regression, 3 inconclusive, 2 it could not be done).
+Exit status: that of the comparison (0 nothing slower, 1 something is slower, 2 it could not be done, 3 cannot
+tell, 4 a benchmark broke or is gone).
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ import os
 import sys
 from pathlib import Path
 
+from mlxcache.history.comparing.protocol import Comparison, NotDone
 from mlxcache.history.comparing.verdicts import Verdict
-from mlxcache.reports.comment import EXIT_STATUS, NOT_DONE, Figure, comment, marker, render
-from mlxcache.reports.comparison import Comparison, NotDone, ReportError, read_json
+from mlxcache.reports.comment import NOT_DONE, Figure, comment, marker, render
+from mlxcache.reports.comparison import ReportError, read_json
 from mlxcache.reports.github import GitHub, GitHubError, MovedOnError
 from mlxcache.reports.text import FORMATS
 
@@ -78,13 +80,18 @@ def run(args: argparse.Namespace) -> int:
             return 0
     else:
         sys.stdout.write(render(outcome, args.format))
-    return NOT_DONE if isinstance(outcome, NotDone) else EXIT_STATUS[outcome.verdict]
+    return NOT_DONE if isinstance(outcome, NotDone) else outcome.exit_status
 
 
 def _post(args: argparse.Namespace, outcome: Comparison | NotDone, body: str) -> None:
     run = json.loads(args.post.read_text(encoding="utf-8"))["workflow_run"]
     github = GitHub(args.repository)
     pull = github.pull_request_of(run)
+    if isinstance(outcome, Comparison) and outcome.head != pull.head:
+        # A run by hand names its pull request only, and that may have a newer commit by now.
+        raise MovedOnError(
+            f"pull request {pull.number} is at {pull.head[:10]} and {outcome.head[:10]} was measured; ask again"
+        )
     github.comment(pull.number, body, marker(args.key))
     conclusion = "failure" if isinstance(outcome, NotDone) else _CONCLUSIONS[outcome.verdict]
     title = body.partition("\n")[0].lstrip("# ")

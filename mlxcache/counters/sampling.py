@@ -13,9 +13,9 @@ from .counter import CountError, Reader
 # Python's interpreter adapts to a loop within a few dozen passes.
 WARM_CALLS = 24
 WARM_SECONDS = 2.0
-CALLS = 48
+CALLS = 32
 LEAST_CALLS = 6
-SECONDS = 6.0
+SECONDS = 4.0
 # A sample is the mean of several calls: threads that meet each other earlier or later average out.
 SAMPLES = 8
 # Below this many instructions a call is repeated within a reading, if that is allowed.
@@ -28,7 +28,7 @@ def sample(
     setup: Callable[[], Any],
     repeatable: bool,
     number: int = 0,
-    clock: Callable[[], float] = time.monotonic,
+    clock: Callable[[], float] = time.process_time,
 ) -> Dict[str, Any]:
     """{"samples": instructions a call, "number": calls in a reading}, as asv keeps samples.
 
@@ -38,7 +38,7 @@ def sample(
         setup: called before each reading, not counted.
         repeatable: whether several calls may follow one setup.
         number: calls in a reading, 0: as many as it takes to be exact.
-        clock: seconds, which limit how many samples are taken.
+        clock: seconds of processor time, which limit the samples: what else the machine does changes nothing.
 
     Raises CountError if a count is not above zero: then something else was counted than the call.
     """

@@ -18,6 +18,7 @@ import pandas as pd
 
 from mlxcache.exports.selection import measured
 from mlxcache.history.loading.direction import higher_is_better
+from mlxcache.history.loading.history import facts_of
 
 CONFIGURATION = "otava.yaml"
 
@@ -25,7 +26,7 @@ CONFIGURATION = "otava.yaml"
 def files(df: pd.DataFrame) -> dict[str, bytes]:
     """File names and contents, for one folder."""
     rows = measured(df)
-    benchmarks = df.attrs.get("benchmarks", {})
+    benchmarks = facts_of(df).benchmarks
     found: dict[str, bytes] = {}
     tests: dict[str, Any] = {}
     for (machine, env), group in rows.groupby(["machine", "env"], observed=True, sort=True):

@@ -23,5 +23,4 @@ def write(df: pd.DataFrame, folder: Path) -> None:
     for name in plain.columns:
         if isinstance(plain[name].dtype, pd.CategoricalDtype):
             plain[name] = plain[name].astype("str") if plain[name].notna().all() else plain[name].astype("object")
-    plain.attrs = {}
     plain.to_parquet(folder, engine="pyarrow", partition_cols=["machine"], index=False)

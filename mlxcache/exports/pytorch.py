@@ -25,7 +25,7 @@ def records(
     Args:
         values: one commit's values.
         project: what the benchmark as a whole is called there.
-        machines: facts of machine.json by machine, as `df.attrs["machines"]` has them.
+        machines: facts of machine.json by machine, as `History.machines` has them.
     """
     return [_record(value, project, machines.get(value.machine, {})) for value in values]
 

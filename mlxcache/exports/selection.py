@@ -9,6 +9,8 @@ import pandas as pd
 
 from mlxcache.history.asv.facts import Benchmark
 from mlxcache.history.loading.direction import higher_is_better
+from mlxcache.history.loading.history import facts_of
+from mlxcache.support.names import series_name
 
 
 class ExportError(ValueError):
@@ -35,7 +37,7 @@ class Value:
     @property
     def name(self) -> str:
         """The series as asv writes it: benchmark(params)."""
-        return f"{self.benchmark}({self.params})" if self.params else self.benchmark
+        return series_name(self.benchmark, self.params)
 
 
 def measured(df: pd.DataFrame) -> pd.DataFrame:
@@ -57,7 +59,7 @@ def on_commit(df: pd.DataFrame, commit: str | None = None) -> tuple[str, list[Va
     rows = rows[rows["commit"] == commit]
     if rows.empty:
         raise ExportError(f"commit {commit[:12]} has no values; `mlxcache coverage` lists those that have")
-    benchmarks = df.attrs.get("benchmarks", {})
+    benchmarks = facts_of(df).benchmarks
     columns = [name for name in rows.columns if name.startswith("param_")]
     values = [_value(row, columns, benchmarks.get(str(row["benchmark"]))) for row in rows.to_dict("records")]
     return commit, sorted(values, key=lambda value: (value.machine, value.env, value.name, value.version))
@@ -75,7 +77,7 @@ def _value(row: dict[object, object], columns: list[str], benchmark: Benchmark |
         param_values={
             name.removeprefix("param_"): str(row[name])
             for name in columns
-            if not pd.isna(row[name])  # type: ignore[call-overload]
+            if not pd.isna(row[name]) and row[name] != ""  # type: ignore[call-overload]
         },
         version=str(row["version"]),
         unit=unit,

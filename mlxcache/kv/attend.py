@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-import mlx.core as mx
+from collections.abc import Sequence
+from itertools import accumulate
 
+import mlx.core as mx
+import numpy as np
+
+from mlxcache.kv.batch import SequenceRead
 from mlxcache.kv.cache import MLXCache
 from mlxcache.kv.device import on_gpu
 from mlxcache.kv.positions import host_positions
@@ -63,15 +68,13 @@ def update_and_attend(
             "number of heads that is a multiple of k's"
         )
     spec = cache.update_and_fetch(layer, positions, k, v, Gather.CHEAPER)
-    batch = spec.keys.shape[0]
-    if batch == 1:
+    if spec.kind is MaskKind.APART:
+        # Where there is a fused kernel it is worth copying a sequence's cells together for it.
+        out = _one_at_a_time(q, cache.read_each(layer, ordered=on_gpu()), scale)
+    elif spec.keys.shape[0] == 1:
         out = _attend(q, spec, scale)
-    elif on_gpu():
-        out = _as_batch(q, spec, scale)
     else:
-        # A CPU gains nothing by a batch, and its caches lose what is gathered of so many: docs/profiles.md.
-        parts = zip(mx.split(q, batch, axis=2), cache.fetch_each(layer), strict=True)
-        out = mx.concatenate([_attend(part, one, scale) for part, one in parts], axis=2)
+        out = _as_batch(q, spec, scale)
     return out if out_dtype is None or out.dtype == out_dtype else out.astype(out_dtype)
 
 
@@ -80,6 +83,34 @@ def _as_batch(q: mx.array, spec: AttendSpec, scale: float) -> mx.array:
     batch, (_, heads, count, dim) = spec.keys.shape[0], q.shape
     each = q.reshape(heads, batch, count // batch, dim).transpose(1, 0, 2, 3)
     return _attend(each, spec, scale).transpose(1, 0, 2, 3).reshape(q.shape)
+
+
+def _one_at_a_time(q: mx.array, reads: list[SequenceRead], scale: float) -> mx.array:
+    """Attention of each sequence's tokens on its own cells."""
+    order = [token for read in reads for token in read.tokens]
+    in_order = order == list(range(len(order)))
+    queries: Sequence[mx.array]
+    if in_order:
+        stops = list(accumulate(len(read.tokens) for read in reads))
+        queries = mx.split(q, stops[:-1], axis=2)  # type: ignore[assignment]  # the stubs name one array
+    else:
+        queries = [q[:, :, mx.array(list(read.tokens))] for read in reads]
+    outs = [_attend_to(own, read, scale) for own, read in zip(queries, reads, strict=True)]
+    out = outs[0] if len(outs) == 1 else mx.concatenate(outs, axis=2)
+    return out if in_order else out[:, :, mx.array(np.argsort(order))]
+
+
+def _attend_to(q: mx.array, read: SequenceRead, scale: float) -> mx.array:
+    if len(read.parts) == 1:
+        return _attend(q, AttendSpec(*read.parts[0], read.kind, read.mask), scale)
+    # One query, and cells in two places. Fused attention would want them copied together; the scores alone are
+    # joined here, and the cells read where they lie.
+    parts = [(keys.astype(q.dtype), values.astype(q.dtype)) for keys, values in read.parts]
+    heads = parts[0][0].shape[1]
+    scaled = (q * scale).reshape(1, heads, q.shape[1] // heads, q.shape[3])
+    scores = mx.concatenate([scaled @ keys.swapaxes(-1, -2) for keys, _ in parts], axis=-1)
+    first, second = mx.split(mx.softmax(scores, axis=-1, precise=True), [parts[0][0].shape[2]], axis=-1)
+    return (first @ parts[0][1] + second @ parts[1][1]).reshape(q.shape)
 
 
 def _attend(q: mx.array, spec: AttendSpec, scale: float) -> mx.array:

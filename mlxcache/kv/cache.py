@@ -9,11 +9,13 @@ from typing import NamedTuple
 import mlx.core as mx
 import numpy as np
 
-from mlxcache.kv.spec import AttendSpec, StepMask
+from mlxcache.kv.batch import SequenceRead
+from mlxcache.kv.spec import AttendSpec, MaskKind, StepMask
 from mlxcache.kv.step import Gather, LayerWork, Positions, Step
 from mlxcache.kv.storage.layout import CacheConfig, LayerConfig, Run
 from mlxcache.kv.storage.pool import Pool
 from mlxcache.kv.storage.quantized_pool import QuantizedPool
+from mlxcache.kv.storage.ring_moves import serve
 
 # AttendSpec(...) goes through a Python-level __new__: 290 ns where this takes 180, once a layer.
 _tuple = tuple.__new__
@@ -61,9 +63,11 @@ class MLXCache(ABC):
             positions: one per token, in the order of `k` and `v`.
             k: `[1, H, T, D]`, cast to the storage dtype.
             v: `[1, H, T, D]`, likewise.
-            gather: when a step of B sequences may come back as a batch. Keys and values are then `[B, H, S, D]`
-                and a mask `[B or 1, 1, T / B, S]`: the queries of each sequence, a B-th of the step's tokens in
-                their order, meet the cells of that sequence alone.
+            gather: how a step of B sequences is read. As a batch, keys and values are `[B, H, S, D]` and a mask
+                `[B or 1, 1, T / B, S]`: the queries of each sequence, a B-th of the step's tokens in their order,
+                meet the cells of that sequence alone. With `MaskKind.APART`, keys and values are the step's own,
+                and `read_each` has what they attend to. Any but NEVER also says that the caller attends to the
+                keys, in whatever order they come: `AttendSpec.order` tells.
 
         A refused step changes nothing. Raises IndexError for a layer out of range, ValueError for positions or
         shapes that do not fit, CapacityError for a step that has no room.
@@ -88,8 +92,9 @@ class MLXCache(ABC):
         # The last check is made: from here on the layer is served.
         key_pool = self._key_pools[layer]
         value_pool = self._value_pools[layer]
-        if work.roll or work.slots > key_pool.slots:
-            _make_room((key_pool, value_pool), work)
+        if work.slots > key_pool.slots:
+            key_pool.reserve(work.slots, work.most)
+            value_pool.reserve(work.slots, work.most)
         write = work.write
         if write is None:
             spec = _store_by_call(key_pool, value_pool, work, k, v)
@@ -100,17 +105,21 @@ class MLXCache(ABC):
             keys[write] = k
             values[write] = v
             read = work.read
-            spec = _tuple(AttendSpec, (keys[read], values[read], work.kind, work.mask))
+            spec = _tuple(work.spec, (keys[read], values[read], work.kind, work.mask))
         step.works[layer] = None
-        if not step.committed or work.roll:
+        if not step.committed or work.lasting:
             self._commit(step, layer, work)
         return spec
 
     def fetch_each(self, layer: int) -> list[AttendSpec]:
-        """What `update_and_fetch` has just returned as a batch, a sequence at a time.
+        """What `update_and_fetch` has just stored as a batch or apart, a sequence at a time, in order of position.
 
-        For use in its place, not beside it. Raises RuntimeError where the layer's last step was no batch.
+        For use in its place, not beside it. Raises RuntimeError where the layer's last step was neither.
         """
+        return [AttendSpec(*read.parts[0], read.kind, read.mask) for read in self.read_each(layer, ordered=True)]
+
+    def read_each(self, layer: int, *, ordered: bool = False) -> list[SequenceRead]:
+        """`fetch_each` with what is quickest to attend to, unless `ordered`: see `SequenceRead`."""
         raise RuntimeError(f"layer: {layer} of a cache of one sequence has no batch, expected a cell cache")
 
     def mask_for(self, layer: int, positions: Positions, gather: Gather = Gather.NEVER) -> StepMask:
@@ -118,7 +127,14 @@ class MLXCache(ABC):
 
         For models that make their masks before their layers run. Raises what `update_and_fetch` would.
         """
-        step = self._step_of(layer, positions, gather)
+        step = self._step
+        if (
+            not 0 <= layer < self._n_layers
+            or len(positions) != step.count
+            or step.gather is not gather
+            or not step.has(positions)
+        ):
+            step = self._step_of(layer, positions, gather)
         work = step.works[layer]
         if work is None:
             work = self._work_of(step, layer)
@@ -192,26 +208,29 @@ def _taken(plane: Pool, runs: Sequence[Run] | np.ndarray) -> mx.array:
     return parts[0] if len(parts) == 1 else mx.concatenate(parts, axis=2)
 
 
-def _make_room(pools: tuple[Pool | QuantizedPool, ...], work: LayerWork) -> None:
-    for pool in pools:
-        if work.roll:
-            pool.roll(work.roll)
-        pool.reserve(work.slots)
-
-
 def _store_by_call(
     key_pool: Pool | QuantizedPool, value_pool: Pool | QuantizedPool, work: LayerWork, k: mx.array, v: mx.array
 ) -> AttendSpec:
+    moves = work.moves
+    if moves is not None:
+        write, read, most = Run(work.at, work.shape[2]), Run(work.start, work.span), work.most
+        keys = serve(key_pool, moves, k, write, read, most)
+        return work.spec(keys, serve(value_pool, moves, v, write, read, most), work.kind, work.mask)
     for pool, update in ((key_pool, k), (value_pool, v)):
         if work.index is not None:
             pool.place(work.index, update)
         else:
             pool.write(work.at, update)
+    if work.kind is MaskKind.APART:
+        return AttendSpec(k, v, work.kind, None)
     if work.batch is not None:
-        rows = work.batch.index(key_pool.n_kv_heads, key_pool.slots)
+        rows = work.batch.rows(key_pool.n_kv_heads, key_pool.slots)
         return AttendSpec(key_pool.gather(rows), value_pool.gather(rows), work.kind, work.mask)
-    read = work.start, work.stop - work.start
-    return AttendSpec(key_pool.read(*read), value_pool.read(*read), work.kind, work.mask)
+    cells = work.start, work.span
+    keys, values = key_pool.read(*cells), value_pool.read(*cells)
+    if work.clean is not None:
+        keys, values = work.clean(keys), work.clean(values)
+    return work.spec(keys, values, work.kind, work.mask)
 
 
 def check_layer(layer: int, n_layers: int) -> None:

@@ -7,18 +7,15 @@ from collections.abc import Sequence
 import mlx.core as mx
 import numpy as np
 
-from mlxcache.kv.batch import Batch
+from mlxcache.kv.batch import Batch, SequenceRead
 from mlxcache.kv.cache import LayerBytes, MLXCache, check_layer
 from mlxcache.kv.device import on_gpu
 from mlxcache.kv.masks import run_mask
-from mlxcache.kv.spec import AttendSpec, MaskKind
-from mlxcache.kv.step import Gather, LayerWork, Positions, Step, position_array
+from mlxcache.kv.spec import AsStored, MaskKind
+from mlxcache.kv.step import Clean, Gather, LayerWork, Positions, Step, position_array
 from mlxcache.kv.storage.cell_layout import CellLayout, Placement, as_run
 from mlxcache.kv.storage.layout import CacheConfig, LayerConfig, Run
 from mlxcache.kv.storage.pool import cell_index
-
-# On an H200, what copying a cell of K and V takes (33 ns) over attending to it through a mask (12).
-COPY_OVER_SWEEP = 3
 
 
 class MLXCellCache(MLXCache):
@@ -161,8 +158,8 @@ class MLXCellCache(MLXCache):
             self._put_back(layer, placement.run or placement.cells, stored)
         self._layout.commit(placement)
 
-    def fetch_each(self, layer: int) -> list[AttendSpec]:
-        """See `MLXCache.fetch_each`."""
+    def read_each(self, layer: int, *, ordered: bool = False) -> list[SequenceRead]:
+        """See `MLXCache.read_each`."""
         check_layer(layer, self._n_layers)
         step = self._step
         work = step.kinds[self._group_of[layer]] if step.committed else None
@@ -171,14 +168,7 @@ class MLXCellCache(MLXCache):
                 f"layer: {layer} has no batch in this step, expected update_and_fetch with a `gather` to have "
                 "returned one just now"
             )
-        keys, values, batch = self._key_pools[layer], self._value_pools[layer], work.batch
-        cells = batch.cells_of_each(keys.n_kv_heads, keys.slots)
-        return [
-            AttendSpec(keys.read(*of), values.read(*of), kind, mask)
-            if isinstance(of, Run)
-            else AttendSpec(keys.gather(of), values.gather(of), kind, mask)
-            for of, (kind, mask) in zip(cells, batch.masks_of_each(), strict=True)
-        ]
+        return work.batch.read(self._key_pools[layer], self._value_pools[layer], ordered=ordered)
 
     def _step_of(self, layer: int, positions: Positions, gather: Gather) -> Step:
         """See `MLXCache._step_of`: the declared step, placed at these positions."""
@@ -233,7 +223,9 @@ class MLXCellCache(MLXCache):
             kinds.append(self._work(step, cells, *views[window]))
         before = step.works if step.placed else None
         step.kinds, step.placed = kinds, True
-        step.runs = step.count == 1 and all(mask is None and batch is None for _, _, mask, batch in views.values())
+        step.runs = step.count == 1 and all(
+            mask is None and batch is None for _, _, mask, batch, _ in views.values()
+        )
         step.works = [
             None if before is not None and before[layer] is None else kinds[group]
             for layer, group in enumerate(self._group_of)
@@ -243,24 +235,23 @@ class MLXCellCache(MLXCache):
         """One run of cells."""
         view = self._layout.view(step.placement, window)
         if view.mask is None:
-            return view.read, *run_mask(window, step.count, view.read.length), None
-        return view.read, MaskKind.EXPLICIT, mx.array(view.mask[None, None]), None
+            return view.read, *run_mask(window, step.count, view.read.length), None, None
+        seen, mixed = np.logical_or.reduce(view.mask), step.placement.sequence is None
+        clean = None if seen.all() and not mixed else Clean(mx.array(seen[None, None, :, None]), mixed)
+        return view.read, MaskKind.EXPLICIT, mx.array(view.mask[None, None]), None, clean
 
     def _gathered(self, step: _CellStep, window: int | None) -> _View:
-        """Each sequence's cells apart, where that pays."""
-        if self._layout.own_run(step.placement, window) is not None:
+        """Each sequence's cells apart, unless they are one run."""
+        placement = step.placement
+        if self._layout.own_run(placement, window) is not None:
             return self._fetched(step, window)
-        used = step.placement.used_end
-        # A query attends to the cells of all through a mask, or to its own sequence's that were copied first. On a
-        # CPU attending to a cell takes longer than copying it. A GPU attends for all queries in one sweep, at a
-        # third of the time that copying a cell takes (docs/profiles.md).
-        sweep = step.gather is Gather.CHEAPER and on_gpu()
-        longest = used // (COPY_OVER_SWEEP * len(set(step.seq_ids))) if sweep else used // 2
-        rows = self._layout.rows(step.placement, window, longest)
-        if rows is None:
+        batch, used = Batch(self._layout.each(placement, window), window), Run(0, placement.used_end)
+        # A CPU gains nothing by a batch, and its caches lose what is gathered of so many: docs/profiles.md.
+        if batch.count is not None and (step.gather is Gather.BATCH or on_gpu()):
+            return used, *batch.mask(), batch, None
+        if step.gather is Gather.BATCH:
             return self._fetched(step, window)
-        batch = Batch(rows, window, step.count // len(rows.lengths))
-        return Run(0, used), *batch.mask(), batch
+        return used, MaskKind.APART, None, batch, None
 
     def _work(
         self,
@@ -270,12 +261,16 @@ class MLXCellCache(MLXCache):
         kind: MaskKind,
         mask: mx.array | None,
         batch: Batch | None,
+        clean: Clean | None,
     ) -> LayerWork:
         placement = step.placement
         write: Run | mx.array | None = placement.run or step.index
         if write is None:
             write = step.index = cell_index(placement.cells, step.count, self.capacity)
-        work = LayerWork(cells, step.count, write, read, kind, mask, batch=batch, plain=self._plain)
+        work = LayerWork(cells, step.count, write, read, kind, mask, batch=batch, clean=clean, plain=self._plain)
+        shared = batch is None and kind is MaskKind.EXPLICIT
+        if shared and self._layout.own_run(placement, cells.policy.window) is None:
+            work.spec = AsStored
         work.slots = placement.used_end  # a write may lie behind what is read, never behind this
         return work
 
@@ -288,8 +283,8 @@ class MLXCellCache(MLXCache):
             )
 
 
-# What is read, the mask's kind and array, and the sequences if they are read apart.
-_View = tuple[Run, MaskKind, mx.array | None, Batch | None]
+# What is read, the mask's kind and array, the sequences if they are read apart, and what cleans a shared read.
+_View = tuple[Run, MaskKind, mx.array | None, Batch | None, Clean | None]
 
 
 class _CellStep(Step):

@@ -1,4 +1,4 @@
-"""Masks over keys that lie in order of position."""
+"""Masks over consecutive keys, in order of position or in a turning ring."""
 
 from __future__ import annotations
 
@@ -22,6 +22,26 @@ def band_mask(window: int, count: int, span: int) -> mx.array:
     row[max(0, offset + newest - window + 1) : offset + newest + 1] = True
     rows = np.lib.stride_tricks.as_strided(row[offset:], (count, span), (-row.itemsize, row.itemsize))
     return mx.array(rows.copy()[None, None])  # mlx takes no negative strides
+
+
+class TurningMasks:
+    """The masks of steps of `count` tokens on a ring of `window + count - 1` cells that is read whole.
+
+    From step to step the same mask turns: it is made once, twice over, and cut where the step's first token lies.
+    """
+
+    def __init__(self, window: int, count: int) -> None:
+        self.count = count
+        self._cells = window + count - 1
+        ordered = np.array(band_mask(window, count, self._cells))
+        turned = np.roll(ordered, 1 - window, axis=3)  # as if the first token lay at slot 0
+        self._twice = mx.array(np.concatenate([turned, turned], axis=3))
+        mx.eval(self._twice)
+
+    def at(self, slot: int) -> mx.array:
+        """Bool `[1, 1, count, cells]` where the first token lies at `slot`. Not evaluated."""
+        cells = self._cells
+        return self._twice[:, :, :, cells - slot : 2 * cells - slot]
 
 
 def run_mask(

@@ -36,13 +36,14 @@ def host_positions(position: mx.array) -> memoryview:
     if dtype == mx.int32:
         # A memoryview pins its exporter but not that object's storage: `p += 1` or `p[0] = x` would rebind the
         # caller's array and free what we read. This second handle is ours alone, so its storage stays.
-        view = memoryview(position.astype(mx.int32))  # type: ignore[arg-type]  # the stubs omit it
+        # MLX's stubs know the buffer in the wheels for Python 3.13 and omit it in those for 3.11.
+        view = memoryview(position.astype(mx.int32))  # type: ignore[arg-type, unused-ignore]
         if view.ndim != 1:
             raise _not_1d(position)
         # A strided view carries right strides; readers of a flat buffer would not look at them.
         return view if view.c_contiguous else np.ascontiguousarray(view).data
     if dtype == mx.int64:
-        view = memoryview(position)  # type: ignore[arg-type]
+        view = memoryview(position)  # type: ignore[arg-type, unused-ignore]
         if view.ndim != 1:
             raise _not_1d(position)
         return _narrowed(view)

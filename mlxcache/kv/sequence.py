@@ -8,9 +8,11 @@ import mlx.core as mx
 import numpy as np
 
 from mlxcache.kv.cache import LayerBytes, MLXCache, check_layer
-from mlxcache.kv.masks import band_mask, run_mask
+from mlxcache.kv.masks import TurningMasks, band_mask, run_mask
+from mlxcache.kv.spec import MaskKind
 from mlxcache.kv.step import Gather, LayerWork, Positions, Step, position_array
-from mlxcache.kv.storage.layout import CacheConfig, Run, SequenceLayout
+from mlxcache.kv.storage.layout import CacheConfig, Run, SequenceLayout, StepPlan
+from mlxcache.kv.storage.ring_moves import taken
 
 
 class MLXSequenceCache(MLXCache):
@@ -30,10 +32,9 @@ class MLXSequenceCache(MLXCache):
         self._layout = layout
         members = [[i for i, of in enumerate(layout.group_of) if of == g] for g in range(len(layout.groups))]
         self._members = tuple(map(tuple, members))
-        turns = layout.turns()
-        self._windows = [window for window, _ in turns]
-        self._turns = [slots for _, slots in turns]
+        self._windows = [cells.policy.window for cells in layout.groups]
         self._bands: dict[int, mx.array] = {}
+        self._turning_masks: dict[int, TurningMasks] = {}
 
     @property
     def length(self) -> int:
@@ -47,17 +48,23 @@ class MLXSequenceCache(MLXCache):
     def rewind(self, new_len: int) -> bool:
         """Forget the positions from `new_len` on; False, and nothing changed, where that cannot be.
 
-        A ring layer can go back `max_write` tokens from the highest position ever written (the cells before
+        A ring layer can go back `max_rewind` tokens from the highest position ever written (the cells before
         may be overwritten), or to 0; a flat one to any length.
         """
         self._forget_step()
-        return self._layout.rewind(new_len)
+        if not self._layout.rewind(new_len):
+            return False
+        if new_len == 0:
+            self._drop_aside()
+        return True
 
     def clear(self) -> None:
-        """Forget every token; the storage is kept."""
+        """Forget every token; the storage is kept, but for what a ring layer has aside."""
         self._forget_step()
         self._bands.clear()
+        self._turning_masks.clear()
         self._layout.clear()
+        self._drop_aside()
 
     @property
     def oldest_restart(self) -> int:
@@ -75,8 +82,11 @@ class MLXSequenceCache(MLXCache):
         Not evaluated. Drop it before the next step is evaluated, or that step copies the pool.
         """
         check_layer(layer, self._n_layers)
-        oldest, runs = self._layout.held(layer)
-        return oldest, self._held(layer, runs)
+        self._settle()
+        oldest, pieces = self._layout.held(layer)
+        pools = self._key_pools[layer], self._value_pools[layer]
+        keys, values = (tuple(taken(plane, pieces) for plane in pool.planes) for pool in pools)
+        return oldest, LayerBytes(keys, values)
 
     def restore(self, written: int, length: int, layers: Sequence[tuple[int, LayerBytes]]) -> None:
         """Hold what another cache of the same config held, rewinds included, by its `held` of every layer.
@@ -86,6 +96,7 @@ class MLXSequenceCache(MLXCache):
         self._check_bytes([stored for _, stored in layers], [length - oldest for oldest, _ in layers])
         self._layout.restore(length, written, [oldest for oldest, _ in layers])
         self._forget_step()
+        self._drop_aside()
         for layer, (oldest, stored) in enumerate(layers):
             if length > oldest:
                 self._put_back(layer, Run(0, length - oldest), stored)
@@ -102,9 +113,8 @@ class MLXSequenceCache(MLXCache):
             # and what takes 10 us in a loop takes 100.
             start, count, raw = positions[0], 1, b""
             step = self._step
-            if start == step.first + 1 and self._moves_on(step):
+            if start == step.first + 1 and step.gather is gather and self._moves_on(step):
                 step.advance(self._windows, self._layout.group_of)
-                step.gather = gather  # one sequence is read in one way
                 return step
         else:
             array = position_array(positions)
@@ -120,39 +130,70 @@ class MLXSequenceCache(MLXCache):
                 )
             raw = run.astype(np.int32).tobytes()
         self._layout.check(start, count)
+        self._settle()
         step = self._step = Step(start, count, raw, gather, self._n_layers)
         return step
 
     def _work_of(self, step: Step, layer: int) -> LayerWork:
         layout = self._layout
-        group, origin = layout.group_of[layer], layout.origins[layer]
+        if step.moved or layer in step.planned:
+            self._again(step)
+        group, lies = layout.group_of[layer], layout.lies(layer)
         cells = layout.groups[group]
-        plan = layout.plan(layer, step.first, step.count)
-        kind, mask = run_mask(cells.policy.window, step.count, plan.read.length, self._band)
-        work = LayerWork(
-            cells,
-            step.count,
-            plan.write,
-            plan.read,
-            kind,
-            mask,
-            roll=plan.roll,
-            origin=plan.origin,
-            plain=self._plain,
-        )
+        window = cells.policy.window
+        plan = layout.plan(layer, step.first, step.count, self._any_order(step, window))
+        kind, mask = self._mask_of(plan, window)
+        work = LayerWork(cells, step.count, plan.write, plan.read, kind, mask, plain=self._plain)
+        work.take(plan, window)
         # The layers of a kind do the same, but for one that has missed a step, or has served this one already.
-        works, origins, members = step.works, layout.origins, self._members[group]
-        alike = [other for other in members if origins[other] == origin]
+        works, members = step.works, self._members[group]
+        alike = [other for other in members if layout.lies(other) == lies]
         for other in alike:
             works[other] = work
+        step.planned.update(alike)
         if not step.kinds:
             step.kinds = [None] * len(layout.groups)
         step.kinds[group] = work if len(alike) == len(members) else None
         return work
 
+    def _again(self, step: Step) -> None:
+        """A served layer is asked for the same step again: work out anew what each of them does."""
+        self._settle()
+        step.works = [None] * self._n_layers
+        step.kinds = []
+        step.planned.clear()
+        step.uniform.clear()
+        step.moved = False
+
+    def _any_order(self, step: Step, window: int | None) -> bool:
+        """Whether the step's cells of a window may come as they are stored."""
+        if window is None or step.gather is Gather.NEVER:
+            return False
+        if step.count == 1:
+            return True
+        # A model asks one layer for the mask of all of a window: it fits if they lie alike, or are read in order.
+        uniform = step.uniform.get(window)
+        if uniform is None:
+            layout = self._layout
+            layers = [i for i, of in enumerate(layout.group_of) if layout.groups[of].policy.window == window]
+            uniform = step.uniform[window] = all(layout.lies(i) == layout.lies(layers[0]) for i in layers)
+        return uniform
+
+    def _mask_of(self, plan: StepPlan, window: int | None) -> tuple[MaskKind, mx.array | None]:
+        count = plan.tokens
+        if plan.turning is None or count == 1 or window is None:
+            return run_mask(window, count, plan.read.length, self._band)
+        masks = self._turning_masks.get(window)
+        if masks is None or masks.count != count:
+            masks = self._turning_masks[window] = TurningMasks(window, count)
+        return MaskKind.EXPLICIT, masks.at(plan.write.start)
+
     def _commit(self, step: Step, layer: int, work: LayerWork) -> None:
-        self._layout.commit(layer, work.origin, step.first + step.count)
-        step.committed = True
+        layout = self._layout
+        layout.commit(layer, work.origin, step.first + step.count, work.turning)
+        if not step.committed:
+            layout.went(step.first, step.count)
+            step.committed = True
 
     def _moves_on(self, step: Step) -> bool:
         """Whether a decode step is done, and the next one is the same one cell further on in every layer."""
@@ -165,8 +206,8 @@ class MLXSequenceCache(MLXCache):
             or layout.length == self.capacity
         ):
             return False
-        for work, turn in zip(step.kinds, self._turns, strict=True):
-            if work is None or work.stop >= turn:
+        for work in step.kinds:  # noqa: SIM110 -- `all` would make a generator once a token
+            if work is None or work.stop >= work.until:
                 return False
         return True
 
@@ -177,5 +218,17 @@ class MLXSequenceCache(MLXCache):
             band = self._bands[window] = band_mask(window, count, span)
         return band
 
+    def _settle(self) -> None:
+        """Let the layout know how far each layer has come in steps that were not planned."""
+        step = self._step
+        if step.moved:
+            self._layout.settle(step.first, [work is None for work in step.works])
+
+    def _drop_aside(self) -> None:
+        for pool in (*self._key_pools, *self._value_pools):
+            for plane in pool.planes:
+                plane.aside = None
+
     def _forget_step(self) -> None:
+        self._settle()
         self._step = Step(-1, -1, b"", Gather.NEVER, self._n_layers)

@@ -4,27 +4,50 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import mlx.core as mx
 import numpy as np
 
 from mlxcache.kv.batch import Batch
-from mlxcache.kv.spec import MaskKind
-from mlxcache.kv.storage.layout import LayerConfig, Run
+from mlxcache.kv.spec import AsStored, AttendSpec, MaskKind
+from mlxcache.kv.storage.layout import LayerConfig, Run, StepPlan
+from mlxcache.kv.storage.ring import NO_MOVES, Moves, Turning
 
 _FULL = slice(None)
+
+
+class Clean(NamedTuple):
+    """Which cells of a shared read some query sees, bool `[1, 1, S, 1]`; and whether several sequences' are.
+
+    A weight of 0 times a NaN or an infinity is NaN, so a mask alone does not keep such values from anybody.
+    """
+
+    seen: mx.array
+    mixed: bool
+
+    def __call__(self, cells: mx.array) -> mx.array:
+        """`cells`, `[1, H, S, D]`, with zeros where nobody looks; where sequences meet for NaN and inf too."""
+        kept = self.seen & mx.isfinite(cells) if self.mixed else self.seen
+        return mx.where(kept, cells, mx.zeros((), cells.dtype))
+
 
 # What `host_positions` returned, or any sequence of integers.
 Positions = memoryview | np.ndarray | Sequence[int]
 
 
 class Gather(enum.Enum):
-    """When a step that meets cells of several sequences may have each one's cells copied together."""
+    """How a step is read whose queries do not see exactly one run of cells.
 
+    Any but NEVER says that the caller attends to what it is handed, and minds no order of the cells.
+    """
+
+    #: All cells together, with a mask.
     NEVER = "never"
-    #: Where that takes less time than a mask over the cells of all.
+    #: Each sequence's cells apart, in the way that the device is quick at: as a batch, or, with `MaskKind.APART`,
+    #: only stored, for `read_each`.
     CHEAPER = "cheaper"
-    #: Also where a mask would do, since a model's batch would read all cells once for each sequence.
+    #: Each sequence's cells together as one row of a batch, where all have as many tokens: for a model's batch.
     BATCH = "batch"
 
 
@@ -38,26 +61,32 @@ class LayerWork:
         read: what attention reads.
         kind: which mask it applies.
         mask: for EXPLICIT.
-        roll: cells that move from the pool's front to its back first.
-        origin: the position that then lies at the pool's front, for the layout.
-        batch: the cells to read as a batch, in place of `read`.
+        batch: the sequences to read apart, in place of `read`.
+        clean: what to make of cells that are read but not everybody's, before attention meets them.
         plain: whether the pools store what they are given; others are written and read by their methods.
     """
 
     __slots__ = (
         "at",
         "batch",
+        "clean",
+        "direct",
         "index",
         "kind",
+        "lasting",
         "mask",
+        "most",
+        "moves",
         "origin",
         "read",
-        "roll",
         "shape",
         "slots",
         "span",
+        "spec",
         "start",
         "stop",
+        "turning",
+        "until",
         "write",
     )
 
@@ -70,9 +99,8 @@ class LayerWork:
         kind: MaskKind,
         mask: mx.array | None,
         *,
-        roll: int = 0,
-        origin: int = 0,
         batch: Batch | None = None,
+        clean: Clean | None = None,
         plain: bool = True,
     ) -> None:
         self.shape = (1, cells.n_kv_heads, count, cells.head_dim)
@@ -83,40 +111,71 @@ class LayerWork:
         #: Cells that the pools must have.
         self.slots = stop
         # MLX indexes 20 % faster with (:, :, run) than with (..., run, :).
-        self.read = (_FULL, _FULL, slice(start, stop))
+        self.read: Any = (_FULL, _FULL, slice(start, stop))
         #: Keys of each query's sequence.
         self.span = length if batch is None else batch.span
         #: None where the pools are to be asked, which then takes `at` or `index`.
         self.write: tuple[slice, slice, slice] | None = None
         self.at = -1
         self.index: mx.array | None = None
+        #: Whether it is written and read as runs: the short way.
+        self.direct = plain and batch is None and clean is None and isinstance(write, Run)
         if isinstance(write, Run):
             start, length = write
             self.at = start
-            if plain and batch is None:  # written and read as runs: the short way
+            if self.direct:
                 self.write = (_FULL, _FULL, slice(start, start + length))
         else:
             self.index = write
         self.batch = batch
+        self.clean = clean
         self.kind = kind
         self.mask = mask
-        self.roll = roll
-        self.origin = origin
+        #: What `update_and_fetch` returns: says the order of the keys.
+        self.spec: type[AttendSpec] = AttendSpec
+        # Of a sequence's layout: see `take`.
+        #: Whether it changes how the ring lies, so that the layout must know of every layer that has done it.
+        self.lasting = False
+        self.origin = 0
+        self.turning: Turning | None = None
+        self.moves: Moves | None = None
+        self.most = 0
+        self.until = 0
+
+    def take(self, plan: StepPlan, window: int | None) -> None:
+        """Be as a sequence's layout plans it."""
+        self.until = plan.until
+        if window is None:
+            return
+        self.most = window  # to which the pools grow first
+        moves, turning = plan.moves, plan.turning
+        self.origin, self.turning = plan.origin, turning
+        self.lasting = turning is not None or moves is not NO_MOVES
+        if turning is not None:
+            self.spec = AsStored
+            self.stop = self.at + 1
+            self.read = ...  # all that there is: no slice
+        if moves is not NO_MOVES or plan.write.stop > plan.read.stop:
+            self.moves, self.write = moves, None
+            self.slots = 0  # the moves make room
 
     def advance(self, window: int | None) -> None:
-        """Be the work of the next token of a sequence whose last one was read as the end of one run."""
+        """Be the work of the next token of a sequence, one cell on from where the last one was written."""
         at = self.stop
         stop = at + 1
-        if self.span == window:
-            self.start += 1
-        else:
-            self.span += 1
         self.at = at
-        self.stop = self.slots = stop
-        self.read = (_FULL, _FULL, slice(self.start, stop))
-        if self.write is not None:
+        self.stop = stop
+        if self.turning is None:
+            if self.span == window:
+                self.start += 1
+            else:
+                self.span += 1
+            self.slots = stop
+            self.read = (_FULL, _FULL, slice(self.start, stop))
+        if self.direct:
             self.write = (_FULL, _FULL, slice(at, stop))
-        self.roll = 0
+        self.moves = None
+        self.lasting = False
 
 
 class Step:
@@ -130,7 +189,7 @@ class Step:
         n_layers: of the model.
     """
 
-    __slots__ = ("committed", "count", "first", "gather", "kinds", "raw", "works")
+    __slots__ = ("committed", "count", "first", "gather", "kinds", "moved", "planned", "raw", "uniform", "works")
 
     def __init__(self, first: int, count: int, raw: bytes, gather: Gather, n_layers: int) -> None:
         self.first = first
@@ -143,6 +202,12 @@ class Step:
         self.kinds: list[LayerWork | None] = []
         #: Whether the layout knows of it: from the first layer on.
         self.committed = False
+        #: Whether it is the step before, moved on, so that a layer without work is served.
+        self.moved = False
+        #: Layers whose work was worked out.
+        self.planned: set[int] = set()
+        #: By window: whether all its layers lay alike before the step.
+        self.uniform: dict[int, bool] = {}
 
     def advance(self, windows: Sequence[int | None], group_of: Sequence[int]) -> None:
         """Be the next token's step: what was worked out for the last one, moved on by a cell.
@@ -155,6 +220,7 @@ class Step:
             work.advance(window)
         self.first += 1
         self.committed = False
+        self.moved = True
         self.works = [*kinds] * len(group_of) if len(kinds) == 1 else [kinds[group] for group in group_of]
 
     def has(self, positions: Positions) -> bool:

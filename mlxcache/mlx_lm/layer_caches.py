@@ -20,6 +20,9 @@ from mlxcache.kv.storage.cell_layout import CellLayout
 from mlxcache.kv.storage.layout import CacheConfig
 from mlxcache.mlx_lm.prompt_state import READER, layer_state
 
+# What a model does with what it is handed, so that a ring need not be in order.
+_ATTENDS = Gather.BATCH
+
 
 class StepPositions:
     """The positions of the step in progress, made once and read by every layer.
@@ -82,7 +85,10 @@ class LayerCache(ABC):
 
     @abstractmethod
     def update_and_fetch(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
-        """Store `[B, H, T, D]` and return what the step attends to, `[B, H, S, D]` in the dtype of `keys`."""
+        """Store `[B, H, T, D]` and return what the step attends to, `[B, H, S, D]` in the dtype of `keys`.
+
+        The keys of a sliding window come in any order; the mask of `make_mask` fits it.
+        """
 
     @abstractmethod
     def _step_mask(self, count: int) -> StepMask | None:
@@ -153,7 +159,7 @@ class SequenceLayerCache(LayerCache):
         """See `LayerCache.update_and_fetch`."""
         count = keys.shape[2]
         positions = (self.offset,) if count == 1 and self._on_host else self._step(count)
-        stored, other, _, _ = self.cache.update_and_fetch(self.layer, positions, keys, values)
+        stored, other, _, _ = self.cache.update_and_fetch(self.layer, positions, keys, values, _ATTENDS)
         self.offset += count
         dtype = keys.dtype
         if dtype == self._config.kv_dtype:
@@ -201,7 +207,7 @@ class SequenceLayerCache(LayerCache):
     def _step_mask(self, count: int) -> StepMask | None:
         if count == 1:
             return None  # whatever the layer: its one query sees all that is read
-        return self.cache.mask_for(self.layer, self._step(count))
+        return self.cache.mask_for(self.layer, self._step(count), _ATTENDS)
 
     def _length(self) -> int:
         return self.offset

@@ -23,7 +23,7 @@ VERSION = 1
 
 def layer_state(kind: str, config: CacheConfig, layer: int, stored: LayerBytes, facts: dict[str, Any]) -> Any:
     """A layer's cells, with what its cache's kind says of them in `facts`, as a tree of arrays."""
-    said = {
+    said: dict[str, Any] = {
         "version": VERSION,
         "kind": kind,
         "layer": layer,
@@ -39,6 +39,8 @@ def layer_state(kind: str, config: CacheConfig, layer: int, stored: LayerBytes, 
             "kv_group_size": config.kv_group_size,
         },
     }
+    if config.max_rewind is not None:  # left out where it is not used: older readers know nothing of it
+        said["config"]["max_rewind"] = config.max_rewind
     return stored.keys, stored.values, mx.array(np.frombuffer(json.dumps(said).encode(), np.uint8))
 
 

@@ -1,41 +1,38 @@
-"""Finds the commit between two measured ones that made the change: git's own bisect asks, measuring answers.
+"""Finds the commit between two measured ones that made the change, by halving what lies between.
 
-Good and bad are measured in turn first, which says how large the change is; each commit that git then asks for
-is measured in turn with the good one and goes to the side that it is nearer to. All of that is in a worktree of
-its own, so the user's files and a bisect of theirs stay as they are.
+Good and bad are measured in turn first, which says how large the change is; each commit in question is measured
+in turn with the good one and goes to the side that it is nearer to. The suite is that of the bad commit
+throughout, so that all are asked the same. Nothing is written to the repository: what lies between is a list,
+which needs neither a worktree nor `git bisect`, so nothing can be left of them.
 """
 
 from __future__ import annotations
 
 import enum
-import json
 import math
 import os
-import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
 from mlxcache.history.comparing.paired import paired_change
 from mlxcache.history.statistics.noise import FloatArray
 from mlxcache.remeasure.rerun import Rerun, confirm
-from mlxcache.remeasure.rounds import MeasureError, both_sides, measure
-from mlxcache.support.git import GitReply, run_git
+from mlxcache.remeasure.rounds import MeasureError, Rounds, measure
+from mlxcache.support.git import run_git
 
-MeasureRounds = Callable[..., pd.DataFrame]
+MeasureRounds = Callable[..., Rounds]
+Say = Callable[[str], None]
 _BATCHES = 3
 
 
-class Answer(enum.IntEnum):
-    """What `git bisect run` wants to hear; ABORT ends it."""
+class Answer(enum.Enum):
+    """Which side a commit is on."""
 
-    GOOD = 0
-    BAD = 1
-    SKIP = 125
-    ABORT = 128
+    GOOD = "good"
+    BAD = "bad"
+    SKIP = "skipped"
 
 
 @dataclass(frozen=True)
@@ -43,7 +40,8 @@ class Question:
     """What is measured, and where the border between good and bad lies.
 
     `border` is half of the change as a log ratio, 0.0 before it is known. `env` may be empty: all environments of
-    the configuration, of which the first that has the series counts.
+    the configuration, of which the first that has the series counts. `suite` is the commit whose benchmarks run,
+    "" for that of the commit in question.
     """
 
     config: str
@@ -53,24 +51,12 @@ class Question:
     params: str
     env: str
     rounds: int
+    suite: str = ""
     border: float = 0.0
 
-    def to_json(self) -> str:
-        """For the process that git starts."""
-        return json.dumps(asdict(self))
 
-    @classmethod
-    def from_json(cls, text: str) -> Question:
-        """What `to_json` wrote."""
-        return cls(**json.loads(text))
-
-
-def pairs(question: Question, head: str, measure_rounds: MeasureRounds = measure) -> tuple[FloatArray, FloatArray]:
-    """Values of the good commit and of `head`, round by round.
-
-    Raises MeasureError if one of them gave none.
-    """
-    frame = measure_rounds(
+def _measured(question: Question, head: str, measure_rounds: MeasureRounds) -> Rounds:
+    return measure_rounds(
         question.config,
         question.good,
         head,
@@ -78,23 +64,46 @@ def pairs(question: Question, head: str, measure_rounds: MeasureRounds = measure
         rounds=question.rounds,
         environments=[question.env] if question.env else [],
         control=None,
+        suite=question.suite,
     )
-    fits = frame[(frame["benchmark"] == question.benchmark) & (frame["params"] == question.params)]
-    if not fits.empty:
-        fits = fits[fits["env"] == fits["env"].iloc[0]]
-    values = both_sides(fits)
+
+
+def _values(question: Question, head: str, rounds: Rounds) -> tuple[FloatArray, FloatArray]:
+    values = rounds.series(question.benchmark, question.params)
     if values is None:
-        raise MeasureError(f"{question.benchmark} gave values on one of {question.good[:10]} and {head[:10]} only")
+        why = "; ".join([*rounds.failures, *(f"{name}: {reason}" for name, reason in rounds.lost.items())])
+        raise MeasureError(
+            f"{question.benchmark} gave values on one of {question.good[:10]} and {head[:10]} only"
+            + (f": {why}" if why else "")
+        )
     return values
 
 
-def reproduce(question: Question, bad: str, worse: float, measure_rounds: MeasureRounds = measure) -> Rerun:
-    """Whether good and bad differ at all; `worse` is the sign that a slowdown of this series has."""
-    return confirm(lambda _, __: pairs(question, bad, measure_rounds), 0, 1, worse)
+def pairs(question: Question, head: str, measure_rounds: MeasureRounds = measure) -> tuple[FloatArray, FloatArray]:
+    """Values of the good commit and of `head`, round by round.
+
+    Raises MeasureError if one of them gave none.
+    """
+    return _values(question, head, _measured(question, head, measure_rounds))
 
 
-def answer(question: Question, head: str, measure_rounds: MeasureRounds = measure) -> Answer:
-    """Which side `head` is on; SKIP where it cannot be measured."""
+def reproduce(
+    question: Question, bad: str, worse: float | None = None, measure_rounds: MeasureRounds = measure
+) -> Rerun:
+    """Whether good and bad differ at all.
+
+    `worse` is the sign that a slowdown of this series has; None takes it from what the benchmark declares of
+    itself, or its unit.
+    """
+    first = _measured(question, bad, measure_rounds)
+    values = [_values(question, bad, first)]
+    if worse is None:
+        worse = -1.0 if first.higher_better.get(question.benchmark) else 1.0
+    return confirm(lambda *_: values.pop() if values else pairs(question, bad, measure_rounds), 0, 1, worse)
+
+
+def answer(question: Question, head: str, measure_rounds: MeasureRounds = measure) -> tuple[Answer, str]:
+    """Which side `head` is on; SKIP and the reason where it cannot be measured."""
     sign = 1.0 if question.border >= 0 else -1.0
     base: list[FloatArray] = []
     other: list[FloatArray] = []
@@ -108,58 +117,53 @@ def answer(question: Question, head: str, measure_rounds: MeasureRounds = measur
             distance = sign * (math.log1p(result.change) - question.border)
             if abs(distance) > 2.0 * result.error:
                 break
-    except (MeasureError, ValueError):
-        return Answer.SKIP
-    return Answer.BAD if distance > 0 else Answer.GOOD
+    except (MeasureError, ValueError) as error:
+        return Answer.SKIP, str(error)
+    return (Answer.BAD if distance > 0 else Answer.GOOD), ""
 
 
 @dataclass(frozen=True)
 class Found:
-    """`first_bad` is the commit, or "" where skipped ones leave `suspects`; `log` is what git has to say."""
+    """`first_bad` is the commit, or "" where skipped ones leave `suspects`, oldest first."""
 
     first_bad: str
     suspects: tuple[str, ...]
-    log: str
 
 
-def bisect(repo: str | os.PathLike[str], good: str, bad: str, command: Sequence[str]) -> Found:
-    """Let git ask `command` about commits on the first-parent line between good and bad.
+def line_between(repo: str | os.PathLike[str], good: str, bad: str) -> list[str]:
+    """`good`, and the first-parent commits of `bad` that `good` does not have, oldest first.
 
-    It runs in a folder where BISECT_HEAD names the commit in question, and answers by its exit status.
-
-    Raises MeasureError if git cannot do it.
+    Raises MeasureError if good is not in bad's history, or nothing lies between them.
     """
-    with tempfile.TemporaryDirectory(prefix="mlxcache-bisect-") as folder:
-        place = Path(folder) / "worktree"
-        _git(repo, "worktree", "add", "--quiet", "--no-checkout", "--detach", str(place), bad)
-        try:
-            _git(place, "bisect", "start", "--first-parent", "--no-checkout", bad, good)
-            done = _run(place, "bisect", "run", *command)
-            log = _git(place, "bisect", "log")
-        finally:
-            _run(place, "bisect", "reset")
-            _run(repo, "worktree", "remove", "--force", str(place))
-    found = [line for line in log.splitlines() if line.startswith("# first bad commit: [")]
-    if found:
-        return Found(found[-1].partition("[")[2].partition("]")[0], (), log)
-    left = tuple(
-        line.partition("[")[2].partition("]")[0]
-        for line in log.splitlines()
-        if line.startswith("# possible first bad commit: [")
-    )
-    if left:
-        return Found("", left, log)
-    said = (done.complaint or done.text).strip().splitlines()
-    raise MeasureError(f"git bisect ended without an answer: {' / '.join(said[-3:]) or 'no message'}")
+    if good == bad:
+        raise MeasureError(f"there is nothing between {good[:10]} and {bad[:10]}")
+    if not run_git(repo, "merge-base", "--is-ancestor", good, bad).ok:
+        raise MeasureError(
+            f"{good[:10]} is not in the history of {bad[:10]}: the good commit has to come before the bad one"
+        )
+    return [good, *run_git(repo, "rev-list", "--first-parent", "--reverse", f"{good}..{bad}").text.split()]
 
 
-def _run(folder: str | os.PathLike[str], *arguments: str) -> GitReply:
-    # A hook or a pager of the user's has no business here.
-    return run_git(folder, "-c", "core.hooksPath=/dev/null", *arguments, environment={"GIT_PAGER": "cat"})
-
-
-def _git(folder: str | os.PathLike[str], *arguments: str) -> str:
-    done = _run(folder, *arguments)
-    if not done.ok:
-        raise MeasureError(f"git {' '.join(arguments[:2])} failed: {done.reason}")
-    return done.text
+def bisect(line: Sequence[str], ask: Callable[[str], Answer], say: Say = lambda line: None) -> Found:
+    """Halve `line`, whose first commit is good and whose last one is bad, by what `ask` says of others."""
+    low, high = 0, len(line) - 1
+    skipped: set[int] = set()
+    while True:
+        left = [place for place in range(low + 1, high) if place not in skipped]
+        if not left:
+            break
+        middle = (low + high) / 2.0
+        place = min(left, key=lambda each: (abs(each - middle), each))
+        steps = math.ceil(math.log2(len(left) + 1))
+        say(f"{len(left)} commits may still be it: about {steps} more to measure, now {line[place][:10]}")
+        found = ask(line[place])
+        say(f"{line[place][:10]} is {found.value}")
+        if found is Answer.SKIP:
+            skipped.add(place)
+        elif found is Answer.BAD:
+            high = place
+        else:
+            low = place
+    if high - low == 1:
+        return Found(line[high], ())
+    return Found("", tuple(line[low + 1 : high + 1]))

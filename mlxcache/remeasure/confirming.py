@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import math
 import os
-import re
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,13 +18,15 @@ import pandas as pd
 
 from mlxcache.history.changes.confirmations import Confirmation
 from mlxcache.history.statistics.noise import FloatArray
+from mlxcache.remeasure.measure_progress import duration
 from mlxcache.remeasure.rerun import Outcome, confirm, narrow
-from mlxcache.remeasure.rounds import DEFAULT_ROUNDS, MeasureError, both_sides, measure
+from mlxcache.remeasure.rounds import DEFAULT_ROUNDS, MeasureError, Rounds, measure
 from mlxcache.support.git import run_git
+from mlxcache.support.names import series_name, series_pattern
 
 Say = Callable[[str], None]
 # Commits and what to measure -> the rounds, as `measure` returns them: what tests replace.
-MeasureRounds = Callable[..., pd.DataFrame]
+MeasureRounds = Callable[..., Rounds]
 
 
 @dataclass(frozen=True)
@@ -63,12 +65,6 @@ def commits_between(repo: str | os.PathLike[str], before: str, after: str) -> li
     return [before, after]
 
 
-def selector(row: Mapping[Any, Any]) -> str:
-    """The regular expression with which asv picks this benchmark and parameter set alone."""
-    name = f"{row['benchmark']}({row['params']})" if row["params"] else str(row["benchmark"])
-    return f"^{re.escape(name)}$"
-
-
 def confirm_changes(
     changes: pd.DataFrame,
     *,
@@ -91,9 +87,13 @@ def confirm_changes(
         measure_rounds: runs asv.
         say: gets progress.
     """
-    for row in changes.to_dict("records"):
-        name = f"{row['benchmark']}({row['params']})" if row["params"] else str(row["benchmark"])
-        say(f"{name}: {row['search_before'][:8]} against {row['search_after'][:8]}")
+    began = time.monotonic()
+    for number, row in enumerate(changes.to_dict("records")):
+        name = series_name(str(row["benchmark"]), str(row["params"]))
+        left = (time.monotonic() - began) / number * (len(changes) - number) if number else None
+        rest = f", about {duration(left)} left" if left is not None else ""
+        ends = f"{row['search_before'][:8]} against {row['search_after'][:8]}"
+        say(f"{number + 1} of {len(changes)}{rest}: {name}: {ends}")
         try:
             yield _confirm_one(row, config, repo, rounds, narrowing, measure_rounds)
         except (MeasureError, ValueError) as error:
@@ -111,19 +111,23 @@ def _confirm_one(
     line = commits_between(repo, row["search_before"], row["search_after"])
 
     def take(before: int, after: int) -> tuple[FloatArray, FloatArray]:
-        frame = measure_rounds(
+        rounds_of = measure_rounds(
             config,
             line[before],
             line[after],
-            bench=[selector(row)],
+            bench=[series_pattern(str(row["benchmark"]), str(row["params"]))],
             rounds=rounds,
             environments=[row["env"]],
             control=None,
+            # The newest commit's benchmarks on all of them, so that all are asked the same.
+            suite=line[-1],
         )
-        fits = frame[(frame["benchmark"] == row["benchmark"]) & (frame["params"] == row["params"])]
-        values = both_sides(fits)
+        values = rounds_of.series(str(row["benchmark"]), str(row["params"]))
         if values is None:
-            raise MeasureError(f"{row['benchmark']} gave values on one of the two commits only")
+            why = "; ".join([*rounds_of.failures, *rounds_of.lost.values()])
+            raise MeasureError(
+                f"{row['benchmark']} gave values on one of the two commits only{': ' if why else ''}{why}"
+            )
         return values
 
     shift = math.log1p(max(float(row["magnitude"]), -0.99))

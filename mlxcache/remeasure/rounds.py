@@ -1,7 +1,7 @@
 """Measures two commits of an asv project in turn: base, head, head, base, ..., each run a process of its own.
 
     rounds = measure("asv.conf.json", base="main", head="HEAD", bench=["pool"], rounds=20)
-    compare_rounds(rounds)
+    compare_rounds(rounds.table, higher_better=rounds.higher_better)
 
 The running is done by `mlxcache.remeasure.asv_driver` in a process of its own; results in the project's own
 results folder are not touched.
@@ -13,21 +13,22 @@ import json
 import math
 import os
 import platform
-import subprocess
-import sys
-import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
-from mlxcache.history.asv.problems import Facts
+from mlxcache.history.loading.direction import higher_is_better
 from mlxcache.history.statistics.control import CONTROL_NAME
 from mlxcache.history.statistics.noise import FloatArray
-from mlxcache.support.git import run_git
+from mlxcache.remeasure.driver_process import MeasureError, run_driver
+from mlxcache.remeasure.measure_progress import MeasureProgress
+from mlxcache.remeasure.project import find_config
+
+__all__ = ["MeasureError", "OverBudgetError", "Rounds", "find_config", "measure", "run_driver"]
 
 COLUMNS: Final = (
     "machine",
@@ -43,63 +44,13 @@ COLUMNS: Final = (
 )
 DEFAULT_ROUNDS: Final = 20
 
-# The driver has to find this very package, also from the project's folder, and what it starts must not: those
-# environments hold the commit that is measured. So no PYTHONPATH, which they would inherit.
-_START: Final = (
-    "import sys; sys.path.insert(0, sys.argv[1]); "
-    "from mlxcache.remeasure.asv_driver import main; sys.exit(main(sys.argv[2:]))"
-)
-
 Say = Callable[[str], None]
 # A plan in, events out: what tests put in place of asv.
 Driver = Callable[[dict[str, Any]], Iterator[dict[str, Any]]]
 
 
-class MeasureError(RuntimeError):
-    """Nothing could be measured; the message says why."""
-
-
-def find_config(start: str | os.PathLike[str] = ".") -> Path:
-    """The asv configuration in `start` or `start`/benchmarks, or `start` itself if it is a file.
-
-    Raises MeasureError if there is none.
-    """
-    root = Path(start)
-    for path in (
-        root,
-        root / "asv.conf.json",
-        root / "asv.conf.jsonc",
-        root / "benchmarks" / "asv.conf.json",
-    ):
-        if path.is_file():
-            return path.resolve()
-    raise MeasureError(f"no asv.conf.json in {root.resolve()}; go to the project or give --config")
-
-
-def resolve_commit(repo: str | os.PathLike[str], revision: str) -> str:
-    """The full hash of a revision. Raises MeasureError if the repository has no such commit."""
-    done = run_git(repo, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
-    if not done.ok:
-        if "not a git repository" in done.complaint:
-            raise MeasureError(
-                f"repo: {Path(repo).resolve()} is no git repository; give the project's with --repo"
-            )
-        raise MeasureError(
-            f"{revision!r} is no commit of the repository at {Path(repo).resolve()}; in a shallow clone, "
-            "`git fetch --unshallow` brings the history"
-        )
-    return done.text.strip()
-
-
-def subject_of(repo: str | os.PathLike[str], commit: str) -> str:
-    """The first line of a commit's message; "" where git does not know it."""
-    return run_git(repo, "log", "-1", "--format=%s", "--end-of-options", commit).text.strip()
-
-
-def merge_base(repo: str | os.PathLike[str], one: str, other: str) -> str | None:
-    """The newest commit that both have in their history, or None."""
-    done = run_git(repo, "merge-base", one, other)
-    return done.text.strip() or None if done.ok else None
+class OverBudgetError(MeasureError):
+    """The time that was given went by before anything was measured."""
 
 
 def both_sides(rows: pd.DataFrame) -> tuple[FloatArray, FloatArray] | None:
@@ -123,34 +74,48 @@ def this_machine() -> str:
     return str(known[name].get("machine", name)) if name in names else host
 
 
-def run_driver(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Run the driver and yield its events. Raises MeasureError if it dies without a word."""
-    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-c", _START, str(Path(__file__).resolve().parents[2]), json.dumps(plan)],
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
+@dataclass(frozen=True)
+class Rounds:
+    """What was measured of two commits in turn.
+
+    table: one row for each value: machine, env, benchmark, params, version, unit, round, side ("base" or "head"),
+        value (in `unit`; the lower quartile of four samples or more, else asv's own value; one process each) and
+        samples (their number). What failed or was skipped has no row.
+    failures: which benchmark failed, where and why.
+    lost: series that base's suite has and head cannot give, each with the reason.
+    notices: what else a reader must know, such as a Python that is missing.
+    higher_better: benchmark name to whether more is better, by its own declaration or its unit.
+    proof: for each side and environment the commit that was installed, the suite that ran and the seed.
+    cut: None, or the benchmarks that the time did not suffice for.
+    """
+
+    table: pd.DataFrame
+    failures: tuple[str, ...] = ()
+    lost: Mapping[str, str] = field(default_factory=dict)
+    notices: tuple[str, ...] = ()
+    higher_better: Mapping[str, bool] = field(default_factory=dict)
+    proof: tuple[Mapping[str, Any], ...] = ()
+    cut: tuple[str, ...] | None = None
+
+    def series(self, benchmark: str, params: str) -> tuple[FloatArray, FloatArray] | None:
+        """One series' pairs in the first environment that has it; None where one side gave no value."""
+        fits = self.table[(self.table["benchmark"] == benchmark) & (self.table["params"] == params)]
+        if not fits.empty:
+            fits = fits[fits["env"] == fits["env"].iloc[0]]
+        return both_sides(fits)
+
+    def and_then(self, more: Rounds, first_round: int) -> Rounds:
+        """These rounds and later ones of some of the same benchmarks, numbered from `first_round`."""
+        later = more.table.assign(round=more.table["round"] + first_round)
+        return Rounds(
+            pd.concat([self.table, later], ignore_index=True),
+            tuple(dict.fromkeys([*self.failures, *more.failures])),
+            {**self.lost, **more.lost},
+            self.notices,
+            {**self.higher_better, **more.higher_better},
+            self.proof,
+            self.cut if more.cut is None else (self.cut or more.cut),
         )
-        try:
-            assert process.stdout is not None
-            for line in process.stdout:
-                yield json.loads(line)
-        except BaseException:
-            process.terminate()
-            raise
-        finally:
-            process.wait()
-            if process.stdout is not None:
-                process.stdout.close()
-        if process.returncode not in (0, 2):
-            raise MeasureError(f"measuring ended with status {process.returncode}: {_tail(log)}")
-
-
-def _tail(log: IO[str]) -> str:
-    log.seek(0)
-    lines = [line.strip() for line in log.read().splitlines() if line.strip()]
-    return " / ".join(lines[-3:]) or "no message"
 
 
 def measure(
@@ -162,9 +127,13 @@ def measure(
     rounds: int = DEFAULT_ROUNDS,
     environments: Sequence[str] = (),
     control: str | None = "auto",
+    suite: str = "",
+    seconds: float | None = None,
+    seed: int = 0,
+    variables: Mapping[str, str] | None = None,
     say: Say | None = None,
     driver: Driver = run_driver,
-) -> pd.DataFrame:
+) -> Rounds:
     """Measure two commits in turn.
 
     Args:
@@ -174,17 +143,17 @@ def measure(
         rounds: how many pairs; each takes every benchmark once on both commits.
         environments: asv environment specifiers; none takes those of the configuration.
         control: "auto" or a regular expression also runs the benchmarks that are controls, None does not.
+        suite: the commit whose benchmarks run; "" is head's, "here" what lies in the working tree.
+        seconds: measuring ends after so many, between two benchmarks; the builds count, and are not cut short.
+        seed: of Python's hashes (PYTHONHASHSEED); each round adds one, and both sides of a pair have the same.
+        variables: what the benchmarks get in their environment, where the configuration's matrix has such a
+            variable; it becomes part of the environments' names, and an environment that is named has its own.
         say: gets a line of progress now and then.
-        driver: what runs the plan.
-
-    Returns:
-        One row for each value: machine, env, benchmark, params, version, unit, round, side ("base" or
-        "head"), value (in `unit`; the lower quartile of four samples or more, else asv's own value; one
-        process each) and samples (their number). Failed and skipped ones are left out; `attrs["failures"]`
-        says which benchmark failed, where and why.
+        driver: what runs the plan; `DriverProcess.run` keeps environments and caches for the next one.
 
     Raises:
-        MeasureError: a commit cannot be built, nothing matches, or not one value came out.
+        MeasureError: a commit cannot be built or imported, nothing matches, or not one value came out.
+        OverBudgetError: nothing came out within `seconds`.
         ValueError: fewer than one round.
     """
     if rounds < 1:
@@ -197,42 +166,71 @@ def measure(
         "rounds": rounds,
         "environments": list(environments),
         "controls": CONTROL_NAME.pattern if control == "auto" else control,
+        "suite": suite,
+        "seconds": seconds,
+        "seed": seed,
+        "variables": dict(variables or {}),
     }
-    rows: list[dict[str, Any]] = []
-    failures: list[str] = []
-    started = time.monotonic()
+    got = _Events()
+    progress = MeasureProgress(say) if say is not None else None
     for event in driver(plan):
-        kind = event.get("event")
-        if kind == "error":
+        if progress is not None:
+            progress.hear(event)
+        if event["event"] == "error":
             raise MeasureError(str(event["message"]))
+        got.take(event)
+    if not got.rows and got.cut is not None and not got.failures:
+        raise OverBudgetError(f"the {(seconds or 0.0) / 60:.0f} minutes went by before anything was measured")
+    if not got.rows:
+        gone = [f"{name}: {reason}" for name, reason in got.lost.items()]
+        why = "; ".join([*got.failures, *gone]) or "every benchmark was skipped"
+        raise MeasureError(f"not one value was measured: {why}")
+    table = pd.DataFrame(got.rows, columns=list(COLUMNS))
+    units = table.drop_duplicates("benchmark").set_index("benchmark")["unit"]
+    return Rounds(
+        table,
+        tuple(got.failures),
+        got.lost,
+        tuple(dict.fromkeys(got.notices)),
+        {
+            str(name): higher_is_better(str(unit), got.facts.get(str(name)), str(name))
+            for name, unit in units.items()
+        },
+        tuple({**each, "seed": seed} for each in got.proof),
+        got.cut,
+    )
+
+
+class _Events:
+    """Collects a driver's events."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, Any]] = []
+        self.failures: list[str] = []
+        self.lost: dict[str, str] = {}
+        self.notices: list[str] = []
+        self.facts: dict[str, Mapping[str, Any]] = {}
+        self.proof: list[dict[str, Any]] = []
+        self.cut: tuple[str, ...] | None = None
+
+    def take(self, event: dict[str, Any]) -> None:
+        """Keep what has to be kept of one."""
+        kind = event["event"]
         if kind == "value":
             value = event["value"]
             if value is not None and math.isfinite(value):
-                rows.append({name: event[name] for name in COLUMNS})
+                self.rows.append({name: event[name] for name in COLUMNS})
         elif kind == "failed":
             reason = f": {event['reason']}" if event["reason"] else ""
-            failures.append(f"{event['benchmark']} failed on {event['side']} in {event['env']}{reason}")
-        elif say is not None:
-            _report(say, event, rounds, started)
-    if not rows:
-        why = "; ".join(failures) or "every benchmark was skipped"
-        raise MeasureError(f"not one value was measured: {why}")
-    frame = pd.DataFrame(rows, columns=list(COLUMNS))
-    frame.attrs["failures"] = Facts(enumerate(failures))
-    return frame
-
-
-def _report(say: Say, event: dict[str, Any], rounds: int, started: float) -> None:
-    kind = event.get("event")
-    if kind == "build":
-        say(f"building both commits for {event['env']}")
-    elif kind == "start":
-        say(f"measuring {event['benchmarks']} benchmarks in {rounds} rounds, base and head in turn")
-    elif kind == "round":
-        done = event["number"] + 1
-        left = (time.monotonic() - started) / done * (rounds - done)
-        say(
-            f"round {done} of {rounds} done, about {left / 60:.0f} min left"
-            if left > 90
-            else f"round {done} of {rounds} done"
-        )
+            name = f"{event['benchmark']}({event['params']})" if event.get("params") else event["benchmark"]
+            self.failures.append(f"{name} failed on {event['side']} in {event['env']}{reason}")
+        elif kind == "lost":
+            self.lost[str(event["name"])] = str(event["reason"])
+        elif kind == "notice":
+            self.notices.append(str(event["text"]))
+        elif kind == "benchmark":
+            self.facts[str(event["name"])] = event["facts"]
+        elif kind == "proof":
+            self.proof.append({name: fact for name, fact in event.items() if name != "event"})
+        elif kind == "cut":
+            self.cut = tuple(map(str, event["never"]))

@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from mlxcache.history.changes.change_table import set_aside_of
 from mlxcache.reports import markdown as md
 from mlxcache.reports.events import state_word
 from mlxcache.reports.text import (
@@ -41,7 +42,7 @@ def standing(changes: pd.DataFrame) -> pd.DataFrame:
 def render(changes: pd.DataFrame, how: Format, notices: Sequence[str] = ()) -> str:
     """All changes in one of the three formats; ends with a newline."""
     if how == "json":
-        aside = changes.attrs.get("set_aside")
+        aside = set_aside_of(changes)
         return as_json(
             {
                 "regressions": len(standing(changes)),
@@ -95,7 +96,7 @@ def _parts(changes: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
         ("Recovered regressions", changes[worse & (changes["state"] == "recovered")]),
         ("Improvements", changes[~worse]),
     ]
-    aside = changes.attrs.get("set_aside")
+    aside = set_aside_of(changes)
     if aside is not None:
         parts += [
             ("Refuted by a rerun", aside.refuted),

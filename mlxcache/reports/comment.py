@@ -17,13 +17,10 @@ from typing import Any, Final
 
 import pandas as pd
 
+from mlxcache.history.comparing.protocol import Comparison, NotDone, Protocol
 from mlxcache.history.comparing.verdicts import Verdict
-from mlxcache.remeasure.confirming import selector
 from mlxcache.reports.comparison import (
-    EXIT_STATUS,
     NOT_DONE,
-    Comparison,
-    NotDone,
     as_text,
     headline,
     to_json,
@@ -32,8 +29,9 @@ from mlxcache.reports.interval_bars import Bar, draw
 from mlxcache.reports.markdown import block, clipped, code, folded, one_line, plain, table
 from mlxcache.reports.text import Format, before_after, interval, label
 from mlxcache.reports.units import format_change
+from mlxcache.support.names import series_pattern
 
-__all__ = ["EXIT_STATUS", "NOT_DONE", "Comparison", "Figure", "NotDone", "comment", "headline", "marker", "render"]
+__all__ = ["NOT_DONE", "Comparison", "Figure", "NotDone", "comment", "headline", "marker", "render"]
 
 # GitHub counts characters; bytes are never fewer, and leave room for what a workflow may add.
 LIMIT: Final = 65_000
@@ -281,11 +279,27 @@ def _command(comparison: Comparison) -> str:
         else rows[:0]
     )
     words = ["mlxcache", "compare", comparison.base[:12], comparison.head[:12], "--measure"]
+    words += _options(comparison.protocol)
     for row in chosen.iloc[:_REPRODUCED].to_dict("records"):
-        pattern = selector(row)
+        pattern = series_pattern(str(row["benchmark"]), str(row["params"]))
         if len(pattern) <= 400 and pattern == one_line(pattern):
             words += ["--bench", pattern]
     return shlex.join(words)
+
+
+def _options(protocol: Protocol) -> list[str]:
+    """The options that a user must give for the same protocol."""
+    usual = Protocol()
+    words = []
+    if protocol.limits.relevant != usual.limits.relevant:
+        words += ["--relevant", f"{100 * protocol.limits.relevant:g}"]
+    if protocol.rounds != usual.rounds:
+        words += ["--rounds", str(protocol.rounds)]
+    if protocol.control != usual.control:
+        words += ["--control", protocol.control or "none"]
+    for environment in protocol.environments:
+        words += ["--env", environment]
+    return [one_line(clipped(word, 200)) for word in words]
 
 
 def _folded(comparison: Comparison, changed: pd.DataFrame, room: _Room) -> list[str]:
@@ -306,10 +320,12 @@ def _folded(comparison: Comparison, changed: pd.DataFrame, room: _Room) -> list[
         lines += [f"- and {len(comparison.notices) - room.notices} more remarks"]
     tolerated = _excluded(rest)
     lines += ["", f"Of the unchanged ones {tolerated}"] if tolerated else []
+    limits = comparison.protocol.limits
     lines += [
         "",
-        "Significant means more than chance with all series looked at; a regression is that *and* large enough to "
-        "matter.",
+        "Significant means more than chance with all series looked at (at most "
+        f"{limits.false_share:.0%} of such findings false); a regression is that *and* at least "
+        f"{limits.relevant:.1%}. No regression means that a slowdown of {limits.tolerated:.0%} is excluded.",
     ]
     return folded(f"{len(rest)} unchanged, and remarks", lines)
 

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Final
 
 import pandas as pd
 
 from mlxcache.history.comparing.comparison import COLUMNS
-from mlxcache.history.comparing.verdicts import Verdict
+from mlxcache.history.comparing.protocol import Comparison, NotDone, Protocol
+from mlxcache.history.comparing.verdicts import Limits, Verdict
 from mlxcache.reports.text import as_json, before_after, cut, interval, label, records, text_table
 from mlxcache.reports.units import format_change
 
 # 2 is "it could not be done" everywhere.
 NOT_DONE: Final = 2
-EXIT_STATUS: dict[Verdict, int] = {Verdict.NO_REGRESSION: 0, Verdict.REGRESSION: 1, Verdict.INCONCLUSIVE: 3}
 HEADER: Final = ("benchmark", "change", "95 % interval", "base -> head", "rounds")
 
 _NUMBERS: Final = ("value_base", "value_head", "change", "low", "high", "p_value", "adjusted_p")
@@ -34,31 +34,6 @@ _MISSING: Final = {"low": -math.inf, "high": math.inf}
 
 class ReportError(ValueError):
     """A file that is no comparison; the message says what is wrong with it."""
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """What there is to say: the rows of `compare`, the verdict over all of them, and remarks.
-
-    `lost` names series that gave a value on base and none on head; `noise` says how steady the runner was, one
-    line each; `measured` whether both commits were measured in turn, which is when more rounds help.
-    """
-
-    rows: pd.DataFrame
-    verdict: Verdict
-    base: str
-    head: str
-    notices: Sequence[str] = field(default_factory=tuple)
-    noise: Sequence[str] = field(default_factory=tuple)
-    lost: Sequence[str] = field(default_factory=tuple)
-    measured: bool = False
-
-
-@dataclass(frozen=True)
-class NotDone:
-    """A comparison that could not be made, and why."""
-
-    reason: str
 
 
 def to_json(outcome: Comparison | NotDone) -> str:
@@ -74,6 +49,8 @@ def to_json(outcome: Comparison | NotDone) -> str:
             "notices": list(outcome.notices),
             "noise": list(outcome.noise),
             "lost": list(outcome.lost),
+            "protocol": asdict(outcome.protocol),
+            "proof": [dict(each) for each in outcome.proof],
             "series": records(outcome.rows),
         }
     )
@@ -112,6 +89,53 @@ def read_json(path: Path) -> Comparison | NotDone:
         noise=_texts(path, data, "noise"),
         lost=_texts(path, data, "lost"),
         measured=data.get("measured") is True,
+        protocol=_protocol(path, data),
+        proof=_proof(path, data),
+    )
+
+
+def _proof(path: Path, data: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What was installed on each side, if the comparison was measured; it has to be what the verdict is about."""
+    entries = data.get("proof", [])
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise ReportError(f'{path}: "proof" is {entries!r:.40}, expected a list of objects')
+    for entry in entries:
+        side = entry.get("side")
+        if side not in ("base", "head"):
+            raise ReportError(f'{path}: "proof" speaks of the side {side!r:.40}, expected base or head')
+        for name in ("commit", "installed"):
+            if entry.get(name) != data.get(side):
+                verb = "meant" if name == "commit" else "installed"
+                raise ReportError(
+                    f"{path}: the comparison is of {side} {data.get(side)!r:.14}, and its proof says that "
+                    f"{entry.get(name)!r:.14} was {verb} there: something else was measured"
+                )
+    return entries
+
+
+def _protocol(path: Path, data: Mapping[str, Any]) -> Protocol:
+    """What the comparison was made by; of one that does not say it the defaults."""
+    given = data.get("protocol")
+    if given is None:
+        return Protocol()
+    if not isinstance(given, dict):
+        raise ReportError(f'{path}: "protocol" is {given!r:.40}, expected an object')
+    try:
+        numbers = {field.name: float(given["limits"][field.name]) for field in fields(Limits)}
+        checked = Limits(**numbers)
+        rounds, looks = int(given["rounds"]), int(given["looks"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ReportError(f'{path}: "protocol" cannot be used: {error!r:.80}') from None
+    control = given.get("control")
+    if not all(math.isfinite(number) for number in numbers.values()) or not isinstance(control, str | None):
+        raise ReportError(f'{path}: "protocol" cannot be used: its limits or its control are not what they can be')
+    return Protocol(
+        limits=checked,
+        control=control,
+        bench=tuple(_texts(path, given, "bench")),
+        environments=tuple(_texts(path, given, "environments")),
+        rounds=rounds,
+        looks=looks,
     )
 
 
@@ -169,6 +193,11 @@ def headline(comparison: Comparison) -> str:
 def as_text(comparison: Comparison) -> str:
     """The comparison for a terminal; ends with a newline."""
     lines = [f"{comparison.base[:10]} -> {comparison.head[:10]}", headline(comparison)]
+    if comparison.lost:
+        names = ", ".join(comparison.lost[:8]) + (
+            f" and {len(comparison.lost) - 8} more" * (len(comparison.lost) > 8)
+        )
+        lines.append(f"broken or lost on head ({len(comparison.lost)}): {names}")
     for title, rows in _parts(comparison):
         if rows.empty:
             continue

@@ -60,6 +60,11 @@ class Event:
         return next((state for state in ("confirmed", "candidate") if state in states), "recovered")
 
     @property
+    def uncertain(self) -> bool:
+        """Whether the interval of its largest change holds 0: it may be no change at all."""
+        return float(self.lead["magnitude_low"]) <= 0.0 <= float(self.lead["magnitude_high"])
+
+    @property
     def state_word(self) -> str:
         """The state in words for readers."""
         return state_word(self.state, self.direction)

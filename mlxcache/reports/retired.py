@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from mlxcache.history.loading.commits import Commit
 from mlxcache.history.loading.series_store import SeriesStore
+from mlxcache.history.repository.commits import Commit
 
 _OLD_S: Final = 180 * 24 * 3600
 _OLD_COMMITS: Final = 3

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import pandas as pd
 
 from mlxcache.reports.units import format_change, format_value
+from mlxcache.support.names import series_name
 
 Format = Literal["text", "json", "markdown"]
 FORMATS: tuple[Format, ...] = ("text", "json", "markdown")
@@ -29,7 +30,7 @@ _CLASS = re.compile(r"<class '([^']+)'>")
 def label(row: Mapping[Any, Any]) -> str:
     """A series as a reader calls it: its benchmark and parameters, classes by their names."""
     params = _CLASS.sub(r"\1", str(row["params"]))
-    return f"{row['benchmark']}({params})" if params else str(row["benchmark"])
+    return series_name(str(row["benchmark"]), params)
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:

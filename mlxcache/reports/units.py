@@ -14,6 +14,9 @@ def format_value(value: float, unit: str) -> str:
         return "n/a"
     scales = {"seconds": _SECONDS, "bytes": _BYTES}.get(unit)
     if scales is None:
+        # 1,000 hits, not 1e+03 hits; what is very large or very small stays in powers of ten.
+        if 1000 <= abs(value) < 1e9:
+            return f"{value:,.0f} {unit}".strip()
         return f"{value:.3g} {unit}".strip()
     # 999.6 µs would be "1e+03 µs" in three digits.
     size = abs(float(f"{value:.3g}"))

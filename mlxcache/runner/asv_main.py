@@ -20,6 +20,7 @@ from mlxcache.counters.asv_suite import count_instead
 from mlxcache.counters.choosing import named
 from mlxcache.runner.changes import Changes
 from mlxcache.runner.shards import Shard, Took, restrict_discovery
+from mlxcache.support.sessions import end_with
 
 # How `mlxcache bench` tells this process what to change in the configuration; see `runner.changes`.
 CHANGES_VARIABLE = "MLXCACHE_ASV_CHANGES"
@@ -43,7 +44,9 @@ def main() -> None:
     import asv.results
     import asv.util
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
+    end_with(os.getppid())
     changes = Changes(**json.loads(os.environ.pop(CHANGES_VARIABLE, "{}")))
     said = os.environ.pop(SAID_VARIABLE, "")
     if said:

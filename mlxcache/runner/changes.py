@@ -12,8 +12,21 @@ from typing import Any
 
 from mlxcache.counters.asv_suite import set_counter
 from mlxcache.counters.choosing import named
+from mlxcache.runner.facts import Machine
 
 DEVICE_VARIABLE = "MLXCACHE_DEVICE"
+
+
+def device_for(machine: Machine, asked: str = "default") -> str:
+    """What a run on this machine sets MLXCACHE_DEVICE to; "" leaves it to the configuration.
+
+    Where a GPU is kept out, or a Mac has none that MLX can use, the CPU is named, so that nobody can take its
+    series for the GPU's. Whatever measures asks here, or the names of its environments would differ.
+    """
+    if asked != "default":
+        return asked
+    kept_out = machine.device == "cpu" and (machine.gpu or machine.os == "macos")
+    return "cpu" if machine.mlx and kept_out else ""
 
 
 @dataclass(frozen=True)

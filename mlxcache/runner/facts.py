@@ -1,33 +1,35 @@
-"""What machine this is and in what state, read from the system's own files and tools.
+"""What machine this is and in what state: what makes results comparable, and what makes them doubtful.
 
-Every reader takes the text that the system gave, so that the macOS branches are tested against recorded text:
-they have not run on Apple hardware yet.
+The readers of each system are in `runner.system`. The macOS branches have not run on Apple hardware yet.
 """
 
 from __future__ import annotations
 
 import os
 import platform
-import plistlib
 import re
-import subprocess
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-GIB = 2**30
+from mlxcache.runner.system import linux, macos, mlx
+from mlxcache.runner.system.commands import ask
+
+GIB: Final = 2**30
 # What Apple's virtual machines call their GPU; limited to the Apple5 family, so not a Metal result to trust.
-PARAVIRTUAL = "paravirtual"
+PARAVIRTUAL: Final = "paravirtual"
+# The way out for a Mac that does not tell how large its GPU is.
+GPU_CORES_VARIABLE: Final = "MLXCACHE_GPU_CORES"
 
 
 @dataclass(frozen=True)
 class Machine:
     """What makes results comparable.
 
-    `memory` is in bytes; `virtual` names the hypervisor or is empty; `device` is MLX's default device as chosen
-    here ("cpu", "metal", "cuda"), `gpu` the name of the GPU that it uses or that it was kept from, or empty;
-    `why` says why that device.
+    `memory` and `working_set` (what Metal recommends at most) are in bytes; `virtual` names the hypervisor or is
+    empty; `device` is MLX's default device as chosen here ("cpu", "metal", "cuda"), `gpu` the name of the GPU that
+    it uses or that it was kept from, or empty; `why` says why that device. `model` is a Mac's, such as "Mac14,12";
+    numbers of cores are 0 where nobody tells; `wheel` is what MLX's wheel was built for.
     """
 
     os: str
@@ -41,18 +43,28 @@ class Machine:
     gpu: str
     why: str
     mlx: str
+    model: str = ""
+    performance_cores: int = 0
+    efficiency_cores: int = 0
+    gpu_cores: int = 0
+    working_set: int = 0
+    os_build: str = ""
+    wheel: str = ""
 
     @property
     def key(self) -> str:
         """A name for the machine in the results, made from hardware: the same after a reboot or on a runner alike.
 
-        It changes with what makes results incomparable: chip, cores, memory, virtualisation, device. Not with the
-        host's name, the runner's image, the OS or the MLX version (asv keeps that in the environment's name).
+        It changes with what makes results incomparable: chip, cores, memory, virtualisation, device, and on Metal
+        the GPU's cores, since one chip is sold with several. Not with the host's name, the runner's image, the OS
+        or the MLX version (asv keeps that in the environment's name).
         """
         parts = [self.os, self.arch, self.chip, f"{self.cores}c", f"{_rounded_gib(self.memory)}g"]
         if self.virtual:
             parts.append(self.virtual)
         parts.append(self.gpu if self.device in ("metal", "cuda") and self.gpu not in self.chip else self.device)
+        if self.device == "metal" and self.gpu_cores:
+            parts.append(f"{self.gpu_cores}gpu")
         return "-".join(_slug(part) for part in parts if part)
 
     def as_dict(self) -> dict[str, object]:
@@ -65,14 +77,20 @@ class State:
     """What a machine does beside the measurement; None where the system does not tell.
 
     `load` is the one-minute load average per core, `governor` Linux's CPU frequency governor, `power` "ac" or
-    "battery", `low_power` macOS's low power mode, `thermal` "nominal" or the limit that the system names.
+    "battery", `power_mode` macOS's "automatic", "low" or "high", `thermal` its thermal pressure (a name of
+    `macos.THERMAL`), `memory_pressure` "normal", "warn" or "critical", `swap_used` bytes, `sleep_minutes` after
+    which it sleeps, 0 for never. `doubts` says what could not be found out, and why.
     """
 
     load: float | None
     governor: str | None = None
     power: str | None = None
-    low_power: bool | None = None
+    power_mode: str | None = None
     thermal: str | None = None
+    memory_pressure: str | None = None
+    swap_used: int | None = None
+    sleep_minutes: int | None = None
+    doubts: tuple[str, ...] = field(default=())
 
     def warnings(self) -> list[str]:
         """What about this state makes measurements doubtful, and what to do about it."""
@@ -83,52 +101,74 @@ class State:
             found.append(f"the CPU governor is {self.governor!r}: 'performance' measures more evenly")
         if self.power == "battery":
             found.append("this machine runs on battery: plug it in")
-        if self.low_power:
+        if self.power_mode == "low":
             found.append("low power mode is on: turn it off")
         if self.thermal not in (None, "nominal"):
-            found.append(f"the system throttles ({self.thermal}): let it cool down")
+            found.append(f"thermal pressure is {self.thermal}: let it cool down")
+        if self.memory_pressure not in (None, "normal"):
+            found.append(f"memory pressure is {self.memory_pressure!r}: close what else runs here")
         return found
-
-
-def command_output(*command: str) -> str:
-    """What a command prints; empty where it is missing or fails."""
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout if done.returncode == 0 else ""
 
 
 def this_machine(device: str = "default") -> Machine:
     """The machine we run on; `device` "cpu" or "gpu" overrides MLX's default.
 
-    Raises ValueError for another device, and for "gpu" where MLX has none.
+    Raises ValueError for another device, for "gpu" where MLX has none, and on a Mac that does not tell what its
+    name is made of.
     """
     if device not in ("default", "cpu", "gpu"):
         raise ValueError(f"device: got {device!r}, expected 'default', 'cpu' or 'gpu'")
-    mlx, backend, gpu = _mlx_facts()
-    if device == "gpu" and not gpu:
-        raise ValueError("device: got 'gpu', but MLX sees no GPU here; expected 'cpu' or 'default'")
-    chosen, why = choose_device(device, backend, gpu)
+    found = mlx.installed()
+    if device == "gpu" and not found.gpu:
+        why = f" ({found.doubt})" if found.doubt else ""
+        raise ValueError(f"device: got 'gpu', but MLX sees no GPU here{why}; expected 'cpu' or 'default'")
+    chosen, reason = choose_device(device, found.backend, found.gpu)
+    if found.doubt and device == "default":
+        reason = found.doubt
     common: dict[str, Any] = {
         "arch": platform.machine(),
         "device": chosen,
-        "gpu": gpu,
-        "why": why,
-        "mlx": mlx,
+        "gpu": found.gpu,
+        "why": reason,
+        "mlx": found.version,
+        "working_set": found.working_set,
+        "wheel": mlx.wheel_tag() if found.version else "",
     }
     if platform.system() == "Darwin":
-        sysctl = parse_sysctl(command_output("sysctl", "hw", "machdep.cpu.brand_string", "kern.hv_vmm_present"))
-        return Machine(os="macos", os_version=platform.mac_ver()[0], **macos_hardware(sysctl), **common)
+        told = asdict(macos.hardware(ask))
+        # platform.mac_ver() is wrong on a Python that was built with an older SDK (python/cpython#135675).
+        told["os_version"] = told["os_version"] or platform.mac_ver()[0]
+        return Machine(os="macos", gpu_cores=_gpu_cores(chosen, found.gpu), **told, **common)
     return Machine(
         os=platform.system().lower(),
         os_version=platform.release(),
-        chip=parse_cpuinfo(_read("/proc/cpuinfo")) or platform.processor() or "unknown",
+        chip=linux.parse_cpuinfo(linux.read("/proc/cpuinfo")) or platform.processor() or "unknown",
         cores=os.cpu_count() or 1,
-        memory=parse_meminfo(_read("/proc/meminfo")),
-        virtual=linux_hypervisor(_read),
+        memory=linux.parse_meminfo(linux.read("/proc/meminfo")),
+        virtual=linux.hypervisor(linux.read),
         **common,
     )
+
+
+def _gpu_cores(device: str, gpu: str) -> int:
+    """A Mac's GPU cores; 0 for a virtual GPU, and where the CPU is measured and nobody tells.
+
+    Raises ValueError where Metal is measured and nobody tells: two sizes of one chip would share a name.
+    """
+    given = os.environ.get(GPU_CORES_VARIABLE, "")
+    if given:
+        if not given.isdecimal() or int(given) < 1:
+            raise ValueError(f"{GPU_CORES_VARIABLE}: got {given!r}, expected the number of the GPU's cores")
+        return int(given)
+    if not gpu or PARAVIRTUAL in gpu.lower():
+        return 0
+    cores, why = macos.gpu_cores(ask)
+    if not cores and device == "metal":
+        raise ValueError(
+            f"this Mac does not tell how many cores its GPU has ({why}), and one chip is sold with several; set "
+            f"{GPU_CORES_VARIABLE} to the number that About This Mac shows"
+        )
+    return cores
 
 
 def this_state() -> State:
@@ -138,11 +178,15 @@ def this_state() -> State:
     except OSError:
         load = None
     if platform.system() == "Darwin":
-        battery = parse_pmset_batt(command_output("pmset", "-g", "batt"))
-        low_power = parse_pmset_low_power(command_output("pmset", "-g"))
-        return State(load, None, battery, low_power, parse_pmset_therm(command_output("pmset", "-g", "therm")))
-    governor = _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").strip() or None
-    return State(load, governor, linux_power(Path("/sys/class/power_supply")))
+        return State(load, **asdict(macos.condition(ask, virtual=_is_virtual_mac())))
+    return State(load, linux.governor(), linux.power(Path("/sys/class/power_supply")))
+
+
+def _is_virtual_mac() -> bool:
+    try:
+        return bool(macos.hardware(ask).virtual)
+    except ValueError:
+        return False
 
 
 def choose_device(asked: str, backend: str, gpu: str) -> tuple[str, str]:
@@ -156,125 +200,6 @@ def choose_device(asked: str, backend: str, gpu: str) -> tuple[str, str]:
     if asked == "gpu":
         return backend, "asked for"
     return (backend, "MLX's default device") if gpu else ("cpu", "MLX sees no GPU")
-
-
-def _mlx_facts() -> tuple[str, str, str]:
-    """MLX's version, its GPU backend ("metal", "cuda" or "") and the GPU's name."""
-    try:
-        import mlx.core as mx
-    except ImportError:
-        return "", "", ""
-    version = str(getattr(mx, "__version__", ""))
-    if mx.metal.is_available():
-        backend = "metal"
-    elif hasattr(mx, "cuda") and mx.cuda.is_available():
-        backend = "cuda"
-    else:
-        return version, "", ""
-    # Releases before 0.30 have it under mx.metal only.
-    device_info: Callable[[], Mapping[str, object]] = getattr(mx, "device_info", None) or mx.metal.device_info
-    info = device_info()
-    return version, backend, str(info.get("device_name") or info.get("architecture") or backend)
-
-
-def macos_hardware(sysctl: Mapping[str, str]) -> dict[str, Any]:
-    """Chip, cores, memory and virtualisation from `sysctl` values by name."""
-    return {
-        "chip": sysctl.get("machdep.cpu.brand_string", "unknown"),
-        "cores": int(sysctl.get("hw.physicalcpu") or sysctl.get("hw.ncpu") or 1),
-        "memory": int(sysctl.get("hw.memsize") or 0),
-        "virtual": "vm" if sysctl.get("kern.hv_vmm_present") == "1" else "",
-    }
-
-
-def parse_sysctl(text: str) -> dict[str, str]:
-    """`name: value` lines of macOS's sysctl."""
-    pairs = (line.partition(":") for line in text.splitlines())
-    return {name.strip(): value.strip() for name, separator, value in pairs if separator}
-
-
-def parse_pmset_batt(text: str) -> str | None:
-    """The power source from `pmset -g batt`: "ac", "battery", or None."""
-    found = re.search(r"drawing from '([^']+)'", text)
-    if found is None:
-        return None
-    return "ac" if found[1].startswith("AC") else "battery"
-
-
-def parse_pmset_low_power(text: str) -> bool | None:
-    """Low power mode from `pmset -g`; None where the machine has none."""
-    found = re.search(r"^\s*(?:lowpowermode|powermode)\s+(\d+)", text, re.MULTILINE)
-    return None if found is None else found[1] == "1"
-
-
-def parse_pmset_therm(text: str) -> str | None:
-    """The thermal state from `pmset -g therm`: "nominal", the limit below 100 %, or None."""
-    limit = re.search(r"CPU_Speed_Limit\s*=\s*(\d+)", text)
-    if limit is not None:
-        return "nominal" if int(limit[1]) >= 100 else f"CPU speed limited to {limit[1]} %"
-    level = re.search(r"(?:thermal|performance) warning level\D*(\d+)", text)
-    if level is not None:
-        return "nominal" if level[1] == "0" else f"thermal warning level {level[1]}"
-    return "nominal" if "No thermal warning level" in text else None
-
-
-def parse_displays(text: bytes) -> list[str]:
-    """GPU names from `system_profiler -xml SPDisplaysDataType`; empty for what is no property list."""
-    try:
-        entries = plistlib.loads(text)
-        return [str(gpu.get("sppci_model", gpu.get("_name", ""))) for gpu in entries[0]["_items"]]
-    except (plistlib.InvalidFileException, ValueError, KeyError, IndexError, TypeError, AttributeError):
-        return []
-
-
-def parse_cpuinfo(text: str) -> str:
-    """A chip's name from /proc/cpuinfo; a generic name gets its model number, Arm parts their identifiers."""
-    values: dict[str, str] = {}
-    for line in text.splitlines():
-        name, separator, value = line.partition(":")
-        if separator:
-            values.setdefault(name.strip(), value.strip())
-    name = values.get("model name", "")
-    if name:
-        name = re.sub(r"\((R|TM|tm|r)\)|\bCPU\b|\bProcessor\b|@.*$", " ", name)
-        name = " ".join(name.split())
-        # Hypervisors hide the model: "Intel Xeon" alone would join a Skylake and a Sapphire Rapids.
-        if not re.search(r"\d", name) and "model" in values:
-            name += f" family{values.get('cpu family', '')} model{values['model']}"
-        return name
-    if "CPU part" in values:
-        return f"arm-{values.get('CPU implementer', '')}-{values['CPU part']}"
-    return ""
-
-
-def parse_meminfo(text: str) -> int:
-    """Installed memory in bytes from /proc/meminfo; 0 where it is not told."""
-    found = re.search(r"^MemTotal:\s+(\d+) kB", text, re.MULTILINE)
-    return int(found[1]) * 1024 if found else 0
-
-
-def linux_hypervisor(read: Callable[[str], str]) -> str:
-    """The hypervisor's name, "vm" where it hides its name, or empty on bare metal."""
-    vendor = read("/sys/class/dmi/id/sys_vendor").strip()
-    for name in ("QEMU", "VMware", "Xen", "Microsoft", "Amazon", "Google"):
-        if name.lower() in vendor.lower():
-            return name.lower()
-    return "vm" if re.search(r"^flags\s*:.*\bhypervisor\b", read("/proc/cpuinfo"), re.MULTILINE) else ""
-
-
-def linux_power(supplies: Path) -> str | None:
-    """ "ac" or "battery" from the kernel's power supplies; None on a machine that has none."""
-    online = [_read(str(path)).strip() for path in supplies.glob("*/online")] if supplies.is_dir() else []
-    if online:
-        return "ac" if "1" in online else "battery"
-    return None
-
-
-def _read(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
 
 
 def _rounded_gib(memory: int) -> int:

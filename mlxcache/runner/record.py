@@ -23,14 +23,24 @@ _WAIT_S = 60.0
 
 
 def run_record(
-    machine: Machine, before: State, after: State, arguments: list[str], status: int, files: list[str]
+    machine: Machine,
+    before: State,
+    after: State,
+    thermal: str | None,
+    arguments: list[str],
+    status: int,
+    files: list[str],
 ) -> dict[str, Any]:
-    """What one run leaves on record: when, on what, in which state, how it was called, what it wrote."""
+    """What one run leaves on record: when, on what, in which state, how it was called, what it wrote.
+
+    `thermal` is the worst thermal pressure during the run, None where nobody tells.
+    """
     return {
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": machine.as_dict(),
         "before": asdict(before),
         "after": asdict(after),
+        "thermal": thermal,
         "asv": arguments,
         "status": status,
         "files": files,

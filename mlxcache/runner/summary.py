@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from mlxcache.history import load
+from mlxcache.history.loading.history import facts_of
 from mlxcache.history.statistics.control import is_control
 from mlxcache.runner.estimator import disturbance, low_quantile
 from mlxcache.runner.facts import Machine, State
@@ -18,14 +19,17 @@ from mlxcache.runner.facts import Machine, State
 LOUD = 0.10
 
 
-def summarise(results: Path, files: Sequence[Path], machine: Machine, states: tuple[State, State]) -> str:
+def summarise(
+    results: Path, files: Sequence[Path], machine: Machine, before: State, thermal: str | None = None
+) -> str:
     """The summary of one run as text of a few lines.
 
     Args:
         results: asv's results folder.
         files: the results files that the run wrote.
         machine: what was measured.
-        states: the machine's state before and after.
+        before: the machine's state before the run; afterwards it shows the load that the run made.
+        thermal: the worst thermal pressure during the run.
     """
     lines = ["", f"machine   {machine.key}", f"          MLX on {machine.device} ({machine.why})"]
     table = load(results / machine.key, samples=True, cache=False, show_progress=False)
@@ -37,7 +41,7 @@ def summarise(results: Path, files: Sequence[Path], machine: Machine, states: tu
     lines.append(
         f"suite     {table['benchmark'].nunique()} benchmarks, {len(table)} parameter sets: {told or 'nothing'}"
     )
-    problems = table.attrs["problems"]
+    problems = facts_of(table).problems
     if problems:
         lines.append(
             f"          {len(problems)} results could not be read: `mlxcache doctor {results}` lists them"
@@ -45,7 +49,7 @@ def summarise(results: Path, files: Sequence[Path], machine: Machine, states: tu
     table = table.assign(
         low=[_low(value, samples) for value, samples in zip(table["value"], table["samples"], strict=True)]
     )
-    lines += _noise(table, states)
+    lines += _noise(table, before, thermal)
     lines += _headlines(table)
     lines += ["results   " + "\n          ".join(str(path) for path in files)]
     return "\n".join(lines)
@@ -55,7 +59,7 @@ def _low(value: float, samples: object) -> float:
     return value if samples is None else low_quantile(np.asarray(samples))
 
 
-def _noise(table: pd.DataFrame, states: tuple[State, State]) -> list[str]:
+def _noise(table: pd.DataFrame, before: State, thermal: str | None) -> list[str]:
     controls = table[table["benchmark"].astype(str).map(is_control).astype(bool) & table["samples"].notna()]
     found = [
         (str(name).rpartition(".")[2], float(low), disturbance(np.asarray(samples)))
@@ -68,7 +72,9 @@ def _noise(table: pd.DataFrame, states: tuple[State, State]) -> list[str]:
             f"LOUD      a control's median lies {worst:.0%} above its low quantile: differences below about "
             f"{worst:.0%} mean little here"
         )
-    warnings = dict.fromkeys(warning for state in states for warning in state.warnings())
+    warnings = before.warnings()
+    if thermal not in (None, "nominal", before.thermal):
+        warnings.append(f"thermal pressure rose to {thermal} during the run: let it cool down and measure again")
     return lines + [f"warning   {warning}" for warning in warnings]
 
 

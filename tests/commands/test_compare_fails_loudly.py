@@ -11,8 +11,8 @@ import pytest
 
 from mlxcache.cli import main
 from mlxcache.history.comparing.lost import lost_in_rounds
-from mlxcache.history.loading.full_history import is_shallow
-from mlxcache.remeasure.rounds import MeasureError
+from mlxcache.history.repository.full_history import is_shallow
+from mlxcache.remeasure.rounds import MeasureError, Rounds
 from tests.tiny_project import commit, git, make_project
 
 pytestmark = pytest.mark.usefixtures("own_home")
@@ -47,18 +47,16 @@ def rounds(*benchmarks: str, head: tuple[str, ...] | None = None, version: str =
         for number in range(10)
         if side == "base" or head is None or name in head
     ]
-    frame = pd.DataFrame(rows)
-    frame.attrs["failures"] = {}
-    return frame
+    return pd.DataFrame(rows)
 
 
 def measured(monkeypatch: pytest.MonkeyPatch, answer: pd.DataFrame | Exception) -> None:
     """Let the measuring end with this."""
 
-    def measure(*_: Any, **__: Any) -> pd.DataFrame:
+    def measure(*_: Any, **__: Any) -> Rounds:
         if isinstance(answer, Exception):
             raise answer
-        return answer
+        return Rounds(answer)
 
     monkeypatch.setattr("mlxcache.commands.compare.measure", measure)
 
@@ -103,8 +101,9 @@ def test_a_benchmark_that_broke_on_head_is_not_green(
 ) -> None:
     """The others are as fast as they were; what is lost is named and the verdict is open."""
     measured(monkeypatch, rounds("b.time_good", "b.time_broken", head=("b.time_good",)))
-    assert main(["compare", "HEAD~1", "HEAD", "--measure"]) == 3
+    assert main(["compare", "HEAD~1", "HEAD", "--measure"]) == 4
     out = capsys.readouterr().out
+    assert out.splitlines()[2] == "broken or lost on head (1): b.time_broken"
     assert "1 series ran on base and gave no value on head, so nothing is known about it: b.time_broken" in out
     measured(monkeypatch, rounds("b.time_good"))
     assert main(["compare", "HEAD~1", "HEAD", "--measure"]) == 0
@@ -138,7 +137,7 @@ def test_a_dead_runners_shard_is_missed(project: Path, tmp_path: Path, capsys: p
             "version": 2,
         }
         (folder / f"{name[:8]}-e1.json").write_text(json.dumps(document))
-    assert main(["compare", "HEAD~1", "HEAD"]) == 3
+    assert main(["compare", "HEAD~1", "HEAD"]) == 4
     assert "nothing is known about it: b.time_b" in capsys.readouterr().out
     assert main(["compare", "HEAD~1", "HEAD", "--bench", "time_a"]) in (0, 3)
     assert "time_b" not in capsys.readouterr().out

@@ -10,7 +10,7 @@ import pytest
 
 from mlxcache.cli import main
 from mlxcache.commands import bisect as bisect_command
-from mlxcache.remeasure.bisect import Found, Question, answer
+from mlxcache.remeasure.rounds import Rounds
 from tests.history.test_bisecting import rounds_of
 from tests.tiny_project import EXISTING, commit, git, make_project
 
@@ -50,7 +50,30 @@ def test_what_was_measured_is_no_longer_missing(line: list[str], capfd: pytest.C
     assert json.loads(capfd.readouterr().out) == {"missing": line[::-1], "machines": []}
 
 
-@pytest.mark.parametrize("arguments", [["nowhere"], ["--newest", "0"], ["--machine", "("], ["--repo", "/"]])
+def test_groups_for_a_matrix_are_whole_commits_dealt_in_turn(
+    line: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neighbours go to different machines; no group is empty, and nothing to measure is an empty list."""
+    assert main(["coverage", "--groups", "3"]) == 0
+    newest = line[::-1]
+    assert json.loads(capsys.readouterr().out) == [f"{newest[0]} {newest[3]}", newest[1], newest[2]]
+    assert main(["coverage", "--groups", "9", "--newest", "2"]) == 0
+    assert json.loads(capsys.readouterr().out) == newest[:2]
+    assert main(["coverage", "HEAD..HEAD", "--groups", "4"]) == 0
+    assert json.loads(capsys.readouterr().out) == []
+
+
+def test_a_machine_that_was_away_has_its_own_plan(line: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    """What another machine has measured is missing here all the same."""
+    assert main(["bench", *EXISTING]) == 0
+    capfd.readouterr()
+    assert main(["coverage", "--missing", "--machine", "^macos-arm64-apple_m4_max-16c-128g-metal-40gpu$"]) == 0
+    assert capfd.readouterr().out.split() == line[::-1]
+
+
+@pytest.mark.parametrize(
+    "arguments", [["nowhere"], ["--newest", "0"], ["--groups", "0"], ["--machine", "("], ["--repo", "/"]]
+)
 def test_what_cannot_be_covered_has_status_2(
     line: list[str], capsys: pytest.CaptureFixture[str], arguments: list[str]
 ) -> None:
@@ -62,30 +85,32 @@ def test_what_cannot_be_covered_has_status_2(
 def test_a_bisect_names_the_commit_and_the_size(
     line: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The measured size goes into the border that decides each commit."""
-    asked: list[Question] = []
+    """The commit in the middle is asked for, with the bad one's suite; nothing is written to the repository."""
+    asked: list[tuple[str, str]] = []
 
-    def fake(repo: str, good: str, bad: str, command: list[str]) -> Found:
-        question = Question.from_json(Path(command[-1]).read_text())
-        asked.append(question)
-        assert answer(question, "x", rounds_of(1.2)).name == "BAD"
-        return Found(line[2], (), "")
+    def measure(config: str, base: str, head: str, *, suite: str, **options: Any) -> Rounds:
+        asked.append((head, suite))
+        fast = line.index(head) < 2
+        return rounds_of(1.0 if fast else 1.2)(config, base, head, **options)
 
-    monkeypatch.setattr(bisect_command, "bisect", fake)
-    monkeypatch.setattr("mlxcache.remeasure.bisect.measure", rounds_of(1.2))
-    monkeypatch.setattr("mlxcache.remeasure.bisect.reproduce.__defaults__", (rounds_of(1.2),))
+    monkeypatch.setattr(bisect_command, "measure", measure)
+    before = [git(Path(), *command) for command in (["status", "-sb"], ["worktree", "list"], ["for-each-ref"])]
     assert main(["bisect", "b.time_x", "--good", line[0], "--bad", line[3]]) == 0
     out = capsys.readouterr().out
     assert f"{line[2]} made b.time_x worse by +20." in out
     assert "change 1" in out
-    assert asked[0].border == pytest.approx(0.091, abs=0.003)
+    assert {suite for _, suite in asked} == {line[3]}
+    assert {head for head, _ in asked} == set(line[1:])
+    assert before == [
+        git(Path(), *command) for command in (["status", "-sb"], ["worktree", "list"], ["for-each-ref"])
+    ]
 
 
 def test_a_change_that_does_not_show_is_not_bisected(
     line: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Status 3: nothing was found, and nothing went wrong."""
-    monkeypatch.setattr("mlxcache.remeasure.bisect.reproduce.__defaults__", (rounds_of(1.0),))
+    monkeypatch.setattr(bisect_command, "measure", rounds_of(1.0))
     assert main(["bisect", "b.time_x", "--good", line[0], "--bad", line[3]]) == 3
     assert "no slowdown between" in capsys.readouterr().err
 

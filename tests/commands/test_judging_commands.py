@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -18,8 +19,7 @@ from frames import commit_file, git, levels
 from mlxcache.cli import main
 from mlxcache.commands import compare as compare_command
 from mlxcache.commands.regressions import names_of_this_machine
-from mlxcache.remeasure import confirming
-from mlxcache.remeasure.rounds import COLUMNS, MeasureError, this_machine
+from mlxcache.remeasure.rounds import COLUMNS, MeasureError, OverBudgetError, Rounds, this_machine
 from mlxcache.runner import facts
 from tests.tiny_project import module_config
 
@@ -107,6 +107,14 @@ def test_plots_are_written(project: list[str], capsys: Any) -> None:
             "no results in nowhere; give --results, or --measure",
         ),
         (["compare", "HEAD~1", "HEAD", "--relevant", "0"], r"relevant is 0\.0"),
+        (
+            ["compare", "HEAD~1", "HEAD", "--budget", "5"],
+            "--budget: got 5, expected minutes above 0, toget",
+        ),
+        (
+            ["compare", "HEAD~1", "HEAD", "--measure", "--budget", "-1"],
+            "--budget: got -1, expected minutes above",
+        ),
     ],
 )
 def test_what_cannot_be_done_has_status_2(
@@ -171,7 +179,7 @@ def rounds_of(change: float, sigma: float = 0.01) -> Any:
     """A stand-in for `measure`: both benchmarks, one of them changed."""
     calls: list[dict[str, Any]] = []
 
-    def take(config: Any, base: str, head: str, **options: Any) -> pd.DataFrame:
+    def take(config: Any, base: str, head: str, **options: Any) -> Rounds:
         calls.append(options)
         rng = np.random.default_rng(len(calls))
         rows = [
@@ -180,9 +188,9 @@ def rounds_of(change: float, sigma: float = 0.01) -> Any:
             for name, slower in (("bench.time_x", change), ("bench.time_still", 0.0))
             for side, factor in (("base", 1.0), ("head", 1.0 + slower))
         ]
-        frame = pd.DataFrame(rows, columns=COLUMNS)
-        frame.attrs["failures"] = {0: "bench.time_broken failed on head in env1: Boom"}
-        return frame
+        return Rounds(
+            pd.DataFrame(rows, columns=COLUMNS), failures=("bench.time_broken failed on head in env1: Boom",)
+        )
 
     take.calls = calls  # type: ignore[attr-defined]
     return take
@@ -206,25 +214,78 @@ def test_measured_comparison(
         assert all(pattern.startswith("^bench") for pattern in take.calls[1]["bench"])
 
 
+@pytest.mark.parametrize(("never", "status"), [((), 0), (("bench.time_last",), 3)])
+def test_a_budget_ends_with_a_verdict_of_what_there_is(
+    project: list[str], capsys: Any, monkeypatch: Any, never: tuple[str, ...], status: int
+) -> None:
+    """A cut ends the looking; what never ran by then cannot have passed, and is named."""
+    take = rounds_of(0.0)
+
+    def cut(*args: Any, **options: Any) -> Rounds:
+        assert 0 < options["seconds"] <= 120
+        return dataclasses.replace(take(*args, **options), cut=never)
+
+    monkeypatch.setattr(compare_command, "measure", cut)
+    assert main(["compare", "HEAD~1", "HEAD", "--measure", "--rounds", "12", "--budget", "2"]) == status
+    out = capsys.readouterr().out
+    assert "the budget of 2 minutes ended the measuring early" in out
+    assert ("1 benchmarks were not measured within the budget: bench.time_last" in out) == bool(never)
+
+
+def test_compare_measures_in_the_environment_of_bench(project: list[str], capsys: Any, monkeypatch: Any) -> None:
+    """On a hosted Mac both name the CPU, so that what is stored and what is compared are one series."""
+    take = rounds_of(0.0)
+    hosted = facts.Machine(
+        "macos",
+        "15.7",
+        "arm64",
+        "Apple M1 (Virtual)",
+        3,
+        2**33,
+        "vm",
+        "cpu",
+        "Apple Paravirtual device",
+        "",
+        "0.32",
+    )
+    monkeypatch.setattr(compare_command, "measure", take)
+    for machine, variables in ((hosted, {"MLXCACHE_DEVICE": "cpu"}), (facts.this_machine(), {})):
+        monkeypatch.setattr(compare_command, "this_machine", lambda machine=machine: machine)
+        assert main(["compare", "HEAD~1", "HEAD", "--measure", "--rounds", "12"]) == 0
+        assert take.calls[-1]["variables"] == variables
+
+
+def test_a_later_look_over_budget_leaves_the_verdict_of_the_first(
+    project: list[str], capsys: Any, monkeypatch: Any
+) -> None:
+    """What the first look measured is not thrown away."""
+    take = rounds_of(0.04, 0.20)
+
+    def once(*args: Any, **options: Any) -> Rounds:
+        if take.calls:
+            raise OverBudgetError("the 1 minutes went by before anything was measured")
+        return take(*args, **options)
+
+    monkeypatch.setattr(compare_command, "measure", once)
+    assert main(["compare", "HEAD~1", "HEAD", "--measure", "--rounds", "12", "--budget", "1"]) == 3
+    assert "the budget of 1 minutes ended the measuring early" in capsys.readouterr().out
+
+
 def test_confirm_writes_what_it_measured_and_the_next_run_knows(
     project: list[str], capsys: Any, monkeypatch: Any
 ) -> None:
     """A refuted candidate is off the list and status is 0; the answer lies beside the results."""
     take = rounds_of(0.0)
-    monkeypatch.setattr(confirming.confirm_changes, "__kwdefaults__", _with_measure(take))
+    monkeypatch.setattr("mlxcache.commands.regressions.measure", take)
     assert main(["regressions", "--repo", ".", "--confirm", "--rounds", "12"]) == 0
     assert "Refuted by a rerun (1)" in capsys.readouterr().out
     assert Path("results/m1/confirmations.jsonl").exists()
     assert main(["regressions", "--repo", "."]) == 0
     take = rounds_of(0.10)
     Path("results/m1/confirmations.jsonl").unlink()
-    monkeypatch.setattr(confirming.confirm_changes, "__kwdefaults__", _with_measure(take))
+    monkeypatch.setattr("mlxcache.commands.regressions.measure", take)
     assert main(["regressions", "--repo", ".", "--confirm", "--rounds", "12"]) == 1
     assert "1 standing regression: 1 confirmed, 0 candidates" in capsys.readouterr().out
-
-
-def _with_measure(take: Any) -> dict[str, Any]:
-    return {**(confirming.confirm_changes.__kwdefaults__ or {}), "measure_rounds": take}
 
 
 def test_a_candidate_that_cannot_be_measured_stays_with_a_note(
@@ -232,10 +293,10 @@ def test_a_candidate_that_cannot_be_measured_stays_with_a_note(
 ) -> None:
     """A broken build is no answer: nothing is recorded and the list says why."""
 
-    def broken(*args: Any, **options: Any) -> pd.DataFrame:
+    def broken(*args: Any, **options: Any) -> Rounds:
         raise MeasureError("base cannot be built in env1: no compiler")
 
-    monkeypatch.setattr(confirming.confirm_changes, "__kwdefaults__", _with_measure(broken))
+    monkeypatch.setattr("mlxcache.commands.regressions.measure", broken)
     assert main(["regressions", "--repo", ".", "--confirm"]) == 1
     assert "was not measured: base cannot be built in env1: no compiler" in capsys.readouterr().out
     assert not Path("results/m1/confirmations.jsonl").exists()

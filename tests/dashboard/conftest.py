@@ -13,6 +13,7 @@ import pytest
 
 from mlxcache.dashboard.site import build_site
 from tests.dashboard.site_trees import judged, write_hostile, write_story
+from tests.required import missing
 
 
 @pytest.fixture(scope="session")
@@ -40,7 +41,7 @@ class Browser:
         self.driver = driver
 
     def open(self, path: Path, fragment: str = "", *, dark: bool = False, width: int = 1280) -> None:
-        """Load a page from disk; the explorer is waited for."""
+        """Load a page from disk; what a script fills is waited for."""
         self.driver.execute_cdp_cmd(
             "Emulation.setEmulatedMedia",
             {"features": [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]},
@@ -51,7 +52,7 @@ class Browser:
         )
         self.driver.get("about:blank")
         self.driver.get(path.as_uri() + fragment)
-        if path.name == "explorer.html":
+        if path.name in ("explorer.html", "compare.html"):
             self.wait("document.body.dataset.ready === 'yes'")
 
     def wait(self, condition: str) -> None:
@@ -104,10 +105,9 @@ def chromium() -> Iterator[Any]:
     places = os.pathsep.join([os.environ.get("CHROMEWEBDRIVER", ""), os.environ.get("PATH", "")])
     driver_path = shutil.which("chromedriver", path=places)
     if binary is None or driver_path is None:
-        reason = "no chromium or chromedriver on PATH: apt-get install chromium chromium-driver"
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
+        missing("no chromium or chromedriver on PATH: apt-get install chromium chromium-driver")
+    assert binary is not None
+    assert driver_path is not None
     from selenium import webdriver
     from selenium.webdriver.chrome.options import Options
     from selenium.webdriver.chrome.service import Service

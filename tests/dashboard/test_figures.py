@@ -106,7 +106,7 @@ def test_each_change_gets_a_file_of_its_own(tmp_path: Path) -> None:
         (4.3e6, "bytes", "4.10 MiB"),
         (1e300, "seconds", "1e+300 s"),
         (3e-320, "seconds", "3e-311 ns"),
-        (1234.0, "tokens/s", "1.23e+03 tokens/s"),
+        (1234.0, "tokens/s", "1,234 tokens/s"),
         (math.nan, "seconds", "n/a"),
     ],
 )

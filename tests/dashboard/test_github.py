@@ -17,7 +17,7 @@ from mlxcache.reports.comparison import NotDone, to_json
 from mlxcache.reports.github import BOT, GitHub, GitHubError, MovedOnError, PullRequest
 from mlxcache.reports.issues import plan
 
-from .comparisons import comparison, row
+from .comparisons import HEAD, comparison, row
 
 FAKE = """#!{python}
 import json, sys
@@ -106,6 +106,25 @@ def test_a_run_by_hand_names_its_pull_request(gh: Gh) -> None:
         GitHub("o/r").pull_request_of({**run, "display_title": "x"})
 
 
+def test_a_verdict_stands_on_the_commit_that_was_measured(
+    gh: Gh, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run by hand names the pull request only; where that has a newer commit, nothing is posted."""
+    measured = comparison(row("a.time_x", 0.2))
+    file, event = tmp_path / "comparison.json", tmp_path / "event.json"
+    file.write_text(to_json(measured))
+    run = {**RUN, "event": "workflow_dispatch", "display_title": "Benchmarks of pull request 12"}
+    event.write_text(json.dumps({"workflow_run": run}))
+    post = ["verdict", str(file), "--post", str(event), "--repository", "o/r"]
+    gh.answers(pulls__12={"number": 12, "head": {"sha": "f" * 40}}, issues__12__comments=[])
+    assert main(post) == 0
+    assert gh.changes() == []
+    assert f"is at ffffffffff and {measured.head[:10]} was measured; ask again" in capsys.readouterr().err
+    gh.answers(pulls__12={"number": 12, "head": {"sha": measured.head}}, issues__12__comments=[])
+    assert main(post) == 0
+    assert [change[1].rpartition("/")[2] for change in gh.changes()] == ["comments", "check-runs"]
+
+
 def comments(*bodies: tuple[str, str]) -> list[dict[str, Any]]:
     """Comments by (login, body), numbered from 1."""
     return [{"id": i, "user": {"login": who}, "body": body} for i, (who, body) in enumerate(bodies, 1)]
@@ -132,9 +151,9 @@ def test_a_comment_is_updated_and_not_repeated(gh: Gh) -> None:
 )
 def test_the_verdict_is_posted_as_comment_and_check(gh: Gh, tmp_path: Path, outcome: Any, conclusion: str) -> None:
     """Inconclusive does not block and is no pass; not measured is a failure."""
-    gh.answers(pulls=[{"number": 7, "head": {"sha": "c" * 40}}], issues__7__comments=[])
+    gh.answers(pulls=[{"number": 7, "head": {"sha": HEAD}}], issues__7__comments=[])
     (tmp_path / "comparison.json").write_text(to_json(outcome))
-    (tmp_path / "event.json").write_text(json.dumps({"workflow_run": RUN}))
+    (tmp_path / "event.json").write_text(json.dumps({"workflow_run": {**RUN, "head_sha": HEAD}}))
     arguments = ["--post", str(tmp_path / "event.json"), "--repository", "o/r"]
     assert main(["verdict", str(tmp_path / "comparison.json"), *arguments]) == 0
     (_, path, sent), (_, checks, check) = gh.changes()
@@ -142,7 +161,7 @@ def test_the_verdict_is_posted_as_comment_and_check(gh: Gh, tmp_path: Path, outc
     assert marker() in sent["body"]
     assert checks == "repos/o/r/check-runs"
     assert check["conclusion"] == conclusion
-    assert check["head_sha"] == "c" * 40
+    assert check["head_sha"] == HEAD
     assert not check["output"]["title"].startswith("#")
 
 

@@ -1,11 +1,11 @@
-"""What pages are made of: stores, events, ratios, figures' files."""
+"""What pages are made of: stores, events, ratios, figures."""
 
 from __future__ import annotations
 
 import base64
+import io
 import json
 import math
-import random
 import re
 from pathlib import Path
 from typing import Any
@@ -14,19 +14,22 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from mlxcache.dashboard.data import ratios
 from mlxcache.dashboard.data import suite as suite_data
 from mlxcache.dashboard.data.answer import answer
 from mlxcache.dashboard.data.explorer import write_explorer_data
+from mlxcache.dashboard.data.facts import gather
 from mlxcache.dashboard.data.quality import coverage, machine_noise
 from mlxcache.dashboard.data.repository import Repository
-from mlxcache.dashboard.figures.change import change_figure
-from mlxcache.dashboard.figures.change_pictures import ChangePictures
-from mlxcache.dashboard.figures.files import recolour, render
+from mlxcache.dashboard.data.suite import Rows
+from mlxcache.dashboard.drawings.sparkline import sparkline
+from mlxcache.dashboard.figures.history import paths_figure, releases_figure
 from mlxcache.dashboard.figures.style import PALETTES
 from mlxcache.dashboard.figures.suite import curve_figure, race_figure, ratio_figure
 from mlxcache.dashboard.output import Output
-from mlxcache.dashboard.pages.sparkline import sparkline
-from mlxcache.dashboard.pages.suite import heat_class, suite_sections
+from mlxcache.dashboard.pages import paths
+from mlxcache.dashboard.pages.paths import heat_class
+from mlxcache.dashboard.pages.scaling import looks_of
 from mlxcache.dashboard.site import build_site
 from mlxcache.history import change_points
 from mlxcache.history.loading.series_store import SeriesStore
@@ -34,7 +37,6 @@ from mlxcache.reports.events import group_changes, left_standing, standing
 from mlxcache.reports.plain_text import clean, cut, script_json, short
 from mlxcache.reports.retired import retired_series
 from mlxcache.support.names import slug
-from mlxcache.support.workers import Helpers
 from tests.dashboard.site_trees import (
     SUITE,
     commit,
@@ -109,8 +111,7 @@ def test_packed_series_unpack_to_what_was_measured(table: Any, tmp_path: Path) -
     """Commits exactly, values to seven digits, intervals to a thousandth of the value."""
     df, changes = table
     store = SeriesStore(df)
-    out = Output(tmp_path / "site")
-    write_explorer_data(out, df, store, group_changes(changes))
+    write_explorer_data(Output(tmp_path / "site"), gather(df, changes))
     unpacked = {}
     for path in (tmp_path / "site" / "data").glob("*-*.js"):
         unpacked |= _unpack(path.read_text(), {})
@@ -134,8 +135,7 @@ def test_large_benchmarks_are_split_into_files(tmp_path: Path) -> None:
             params={"a.time_x": [[str(i) for i in range(2000)]]},
         )
     df, changes = judged(tmp_path / "results")
-    store = SeriesStore(df)
-    write_explorer_data(Output(tmp_path / "site"), df, store, group_changes(changes))
+    write_explorer_data(Output(tmp_path / "site"), gather(df, changes))
     files = list((tmp_path / "site" / "data").glob("a.time_x*.js"))
     assert len(files) == 2
     assert sum(len(_unpack(path.read_text(), {})) for path in files) == 2000
@@ -157,6 +157,7 @@ def _row(**facts: Any) -> dict[str, Any]:
         "benchmark": "b", "direction": "regression", "machine": "m", "env": "e", "params": "", "unit": "seconds",
         "version": "1", "before_index": 3, "after_index": 6, "before": "c3", "after": "c6", "magnitude": 0.1,
         "confidence": 0.9, "state": "candidate", "range_commits": 3, "series": 0,
+        "magnitude_low": 0.05, "magnitude_high": 0.15,
     }  # fmt: skip
     return {**base, **facts}
 
@@ -189,70 +190,11 @@ def test_an_improvement_that_is_gone_is_called_lost() -> None:
     }
 
 
-def test_dark_figure_is_the_light_one_in_other_colours(table: Any) -> None:
-    """Recolouring gives what drawing with the dark theme gives, but for ids, which are hashes of colours too."""
-    df, changes = table
-    row = changes.iloc[0]
-
-    def without_ids(svg: bytes) -> bytes:
-        return re.sub(rb'(?<=["#])[a-z][0-9a-f]{10}(?=[")])', b"id", svg)
-
-    light = render(change_figure(df, row, theme="light"), "svg")
-    dark = render(change_figure(df, row, theme="dark"), "svg")
-    assert without_ids(light) != without_ids(dark)
-    assert without_ids(recolour(light)) == without_ids(dark)
-
-
-def test_long_histories_are_cut_around_the_change(tmp_path: Path) -> None:
-    """A figure of 900 commits has those around the change only, and is drawn without a complaint."""
-    noise = random.Random(3)
-    write_benchmarks(tmp_path / "results", ["a.time_x"])
-    for number in range(900):
-        write_file(
-            tmp_path / "results", number, {"a.time_x": (1.3 if number >= 450 else 1) + 0.01 * noise.random()}
-        )
-    df, changes = judged(tmp_path / "results")
-    store = SeriesStore(df)
-    pictures = ChangePictures(Output(tmp_path / "site"), df, store, None, Helpers(0))
-    (event,) = group_changes(changes)
-    assert pictures._span(event.lead) == (250, 649)
-    picture = pictures.get(event.lead, event.address)
-    pictures.finish()
-    assert picture is not None
-    assert (tmp_path / "site" / picture.png).is_file()
-
-
-def test_helpers_draw_the_same_figures(tmp_path: Path) -> None:
-    """Every file of a site is the same whether a helper draws its figures or nobody helps."""
-    df, changes = judged(write_story(tmp_path / "results", commits=61))
-    build_site(df, changes, tmp_path / "alone", figures=None)
-    with Helpers(1) as helpers:
-        build_site(df, changes, tmp_path / "helped", figures=None, helpers=helpers)
-    alone, helped = (
-        {path.relative_to(root): path.read_bytes() for path in root.rglob("*") if path.is_file()}
-        for root in (tmp_path / "alone", tmp_path / "helped")
-    )
-    assert any(path.suffix == ".svg" for path in alone)
-    assert alone == helped
-
-
-def test_one_more_commit_draws_no_figure_anew(tmp_path: Path) -> None:
-    """A figure is drawn again when a tenth more values are there, not for each."""
-    results, site = write_story(tmp_path / "results", commits=61), tmp_path / "site"
-    build_site(*judged(results), site, figures=None)
-    stamps = {path: path.stat().st_mtime_ns for path in (site / "changes").glob("step*.png")}
-    assert len(stamps) == 1
-    write_file(results, 61, {"step.time_work": [1.3e-3, 2.6e-2]}, params={"step.time_work": [["10", "1000"]]})
-    build_site(*judged(results), site, figures=None)
-    assert {path: path.stat().st_mtime_ns for path in stamps} == stamps
-
-
 def test_answer_counts_benchmarks_by_what_happened_to_them() -> None:
     """Slower and larger are said apart, singular and plural as they should be."""
     rows = [_row(), _row(benchmark="c"), _row(benchmark="mem", unit="bytes")]
     keys = {"ci_low": np.nan, "ci_high": np.nan, "value": 1.0, "status": "ok", "commit_index": 0}
-    df = pd.DataFrame([{**rows[0], **keys}])
-    said = answer(df, SeriesStore(df), group_changes(pd.DataFrame(rows)))
+    said = answer(gather(pd.DataFrame([{**rows[0], **keys}]), pd.DataFrame(rows)))
     assert said.sentence == "2 benchmarks are slower and 1 is larger than before."
     assert "No rerun has confirmed any" in said.detail
 
@@ -266,13 +208,16 @@ def test_what_is_no_longer_measured_does_not_count_as_slower(tmp_path: Path) -> 
         write_file(tmp_path / "results", number, {"a.time_x": value}, env="old" if old else "new")
     df, changes = judged(tmp_path / "results")
     store = SeriesStore(df)
-    retired = retired_series(store, df.attrs["commits"])
+    retired = retired_series(store, df.facts.commits)
     assert {key.env for key in store.keys if key.number in retired} == {"old"}
     events = group_changes(changes, retired)
     assert standing(events) == []
     assert [event.after for event in left_standing(events)] == [commit(12)]
-    said = answer(df, store, events)
-    assert (said.mood, said.sentence) == ("fine", "Nothing that is still measured is slower.")
+    said = answer(gather(df, changes))
+    assert (said.mood, said.sentence) == (
+        "fine",
+        "Nothing is slower in the 1 series that can show it (one machine).",
+    )
     assert "1 regression stood" in said.detail
     build_site(df, changes, tmp_path / "site")
     assert "Slower when last measured" in (tmp_path / "site" / "index.html").read_text()
@@ -292,7 +237,7 @@ def test_noise_is_that_of_the_machine(table: Any) -> None:
 def test_coverage_counts_commits_and_series(table: Any) -> None:
     """Without a repository what is missing is unknown, so nothing is said to be."""
     df, _ = table
-    (entry,) = coverage(df, SeriesStore(df), Repository(None, "HEAD", df.attrs["commits"]))
+    (entry,) = coverage(df, SeriesStore(df), Repository(None, "HEAD", df.facts.commits))
     assert (entry.n_commits, entry.n_series, entry.n_missing) == (40, 5, 0)
 
 
@@ -335,20 +280,20 @@ def _at(df: pd.DataFrame) -> tuple[str, str, int]:
 
 
 def test_path_ratios_have_tokens_by_head_size_first(suite: pd.DataFrame) -> None:
-    """A decode step is one token at context 1024; the ratio of the two paths has an interval around it."""
-    first = suite_data.path_maps(suite, *_at(suite))[0]
+    """A decode step is one token at context 1024; one run says what the ratio is and not how sure."""
+    first = ratios.path_maps(Rows(suite), *_at(suite))[0]
     assert first.rows == ("1", "16", "128", "2048")
     assert first.columns == ("64", "128")
     cell = first.cells["1", "64"]
     assert cell.ratio == pytest.approx(1.1)
-    assert cell.low < 1.1 < cell.high
-    assert cell.differs
-    assert not first.cells["16", "64"].differs
+    assert not cell.judged
+    assert not cell.differs
+    assert heat_class(cell) == "heat-0"
 
 
 def test_options_are_compared_with_the_one_in_use(suite: pd.DataFrame) -> None:
     """Each path has a map of its own, and the option in use is 1."""
-    maps = suite_data.option_maps(suite, *_at(suite))
+    maps = ratios.option_maps(Rows(suite), *_at(suite))
     assert [content.title for content in maps] == ["int32 positions", "int64 positions"]
     assert maps[1].cells["1", "host"].ratio == 1.0
     assert maps[1].cells["1", "copy"].ratio == pytest.approx(3.0)
@@ -356,7 +301,7 @@ def test_options_are_compared_with_the_one_in_use(suite: pd.DataFrame) -> None:
 
 def test_peers_run_with_the_limit_where_it_was_measured(suite: pd.DataFrame) -> None:
     """The limit is a quarter of our own time at the context that it was measured at."""
-    found = suite_data.races(suite, *_at(suite))
+    found = suite_data.races(Rows(suite), *_at(suite))
     assert [entry[0] for entry in found[0].entries] == ["bare", "mlxcache", "KVCache"]
     assert found[0].limit == pytest.approx(0.25e-4)
     assert found[1].limit is None
@@ -374,7 +319,7 @@ def test_peers_without_an_interval_have_none(suite: pd.DataFrame, tmp_path: Path
 
 def test_slopes_tell_flat_from_proportional(suite: pd.DataFrame) -> None:
     """Decode does not grow with the context, prefill grows with its tokens."""
-    found = suite_data.curves(suite, *_at(suite))
+    found = suite_data.curves(Rows(suite), *_at(suite))
     flat = [curve for curve in found if curve.parameter == "context" and curve.benchmark.startswith("decode")]
     assert flat
     assert all(curve.exponent == pytest.approx(0, abs=1e-6) for curve in flat)
@@ -383,25 +328,35 @@ def test_slopes_tell_flat_from_proportional(suite: pd.DataFrame) -> None:
     assert steep[0].slope == pytest.approx(1e-5)
 
 
+def test_no_curve_is_dropped_and_pairs_share_a_colour(suite: pd.DataFrame) -> None:
+    """int32 and int64 of one head size have one colour and two dashes, whatever their order."""
+    found = suite_data.curves(Rows(suite), *_at(suite))
+    group = [curve for curve in found if curve.parameter == "context" and curve.benchmark.startswith("decode")]
+    looks = {curve.fixed: (colour, dash) for curve, colour, dash in looks_of(group)}
+    assert len(looks) == len(group) == 4
+    for size in ("64", "128"):
+        one, other = looks[f"path=int32 head_dim={size}"], looks[f"path=int64 head_dim={size}"]
+        assert one[0] == other[0]
+        assert one[1] != other[1]
+    assert looks["path=int32 head_dim=64"][0] != looks["path=int32 head_dim=128"][0]
+
+
 @pytest.mark.parametrize("theme", list(PALETTES))
 def test_suite_figures_are_drawn_in_both_themes(suite: pd.DataFrame, theme: Any) -> None:
     """Each is the same function for a dark page, with that page's background."""
-    at = _at(suite)
+    at, rows = _at(suite), Rows(suite)
     figures = [
-        ratio_figure(suite_data.path_maps(suite, *at)[0], theme=theme),
-        race_figure(suite_data.races(suite, *at), theme=theme),
-        curve_figure(suite_data.curves(suite, *at)[:3], theme=theme),
+        ratio_figure(ratios.path_maps(rows, *at)[0], theme=theme),
+        race_figure(suite_data.races(rows, *at), theme=theme),
+        curve_figure(suite_data.curves(rows, *at)[:3], theme=theme),
+        releases_figure(suite, theme=theme),
+        paths_figure(suite, theme=theme),
     ]
     for figure in figures:
-        assert PALETTES[theme].background.encode() in render(figure, "svg")
-
-
-def test_a_ratio_that_may_be_one_has_no_colour() -> None:
-    """The colour says what the triangle says; without an interval it says how far from 1 the ratio is."""
-    nan = math.nan
-    known = {bounds: heat_class(suite_data.Ratio(1.07, *bounds, 2.0, 1.0, "seconds"))
-             for bounds in ((0.92, 1.26), (1.02, 1.12), (nan, nan))}  # fmt: skip
-    assert known == {(0.92, 1.26): "heat-0", (1.02, 1.12): "heat-up-2", (nan, nan): "heat-up-2"}
+        drawn = io.BytesIO()
+        figure.savefig(drawn, format="svg")
+        assert PALETTES[theme].background.encode() in drawn.getvalue()
+    assert "m1 at 00000001" in figures[4].axes[0].get_title(loc="left")
 
 
 @pytest.mark.parametrize(
@@ -415,29 +370,32 @@ def test_a_ratio_that_may_be_one_has_no_colour() -> None:
 )
 def test_cost_is_read_off_round_numbers(unit: str, values: tuple[float, float], shown: list[str]) -> None:
     """Levels are round, whatever the range, and few."""
-    curve = suite_data.Curve("a.time_x", "n", "", unit, (1.0, 2.0), values, 0.0, 0.0)
+    none = (math.nan, math.nan)
+    curve = suite_data.Curve("a.time_x", "n", "", unit, (1.0, 2.0), values, none, none, 0.0, 0.0)
     (axes,) = curve_figure([curve]).axes
     assert [label.get_text() for label in axes.get_yticklabels()] == shown
 
 
 def test_the_limit_stands_beside_the_title() -> None:
     """The line's name and value cover neither the title nor a bar."""
+    entries = (("mlxcache", 5e-4, 4e-4, 6e-4),)
     race = suite_data.Race(
-        "peers.Decode.time_step: context 1024", "seconds", (("mlxcache", 5e-4, 4e-4, 6e-4),), 1e-5
+        "peers.Decode.time_step context=1024", "peers.Decode.time_step", "seconds", entries, 1e-5
     )
     (axes,) = race_figure([race]).axes
     assert axes.get_title(loc="right") == "- - the machine's limit: 10.0 µs"
 
 
 def test_pages_about_the_suite_appear_with_its_benchmarks_only(suite: pd.DataFrame, tmp_path: Path) -> None:
-    """This suite has all three, the story has none of them."""
+    """This suite has all four, the story has none of them."""
     changes = judged(write_suite(tmp_path / "results"))[1]
     build_site(suite, changes, tmp_path / "site")
-    for name in ("paths", "peers", "scaling"):
+    for name in ("paths", "peers", "scaling", "releases"):
         assert (tmp_path / "site" / f"{name}.html").is_file()
         assert (tmp_path / "site" / "csv" / f"{name}.csv").is_file()
     build_site(*judged(write_story(tmp_path / "story", commits=8)), tmp_path / "other")
     assert not (tmp_path / "other" / "paths.html").exists()
+    assert not (tmp_path / "other" / "releases.html").exists()
 
 
 def test_a_run_of_a_part_of_the_suite_leaves_the_rest_on_its_page(tmp_path: Path) -> None:
@@ -445,30 +403,7 @@ def test_a_run_of_a_part_of_the_suite_leaves_the_rest_on_its_page(tmp_path: Path
     root = write_suite(tmp_path / "results")
     params = {name: list(own.values()) for name, own in SUITE.items()}
     write_file(root, 2, {"positions.Positions.time_read": [1e-6] * 8}, env="venv-mlx0.32.4", params=params)
-    section = suite_sections(judged(root)[0])["paths"]
-    titles = {(shown.commit, part.title) for shown in section.shown if shown.is_newest for part in shown.parts}
-    assert (commit(1), "Tokens by head size") in titles
+    content = paths.PAGE.find(gather(*judged(root)))
+    titles = {(shown.commit, part.title) for shown in content.maps for part in shown.parts}
+    assert (commit(1), ratios.TOKENS_BY_HEAD_SIZE) in titles
     assert (commit(2), "int32 positions") in titles
-
-
-def test_explorer_draws_by_release(suite: pd.DataFrame, tmp_path: Path, browser: Any) -> None:
-    """Where two releases of a package were measured they are an axis, in the order of their numbers."""
-    changes = judged(write_suite(tmp_path / "results"))[1]
-    build_site(suite, changes, tmp_path / "site")
-    browser.open(tmp_path / "site" / "explorer.html", "#x=release")
-    browser.wait("document.getElementById('chart').data?.some(t => t.x.join() === '0.30.6,0.32.4')")
-    assert browser.run("return document.getElementById('package').value") == "mlx"
-    for name in ("paths", "peers", "scaling"):
-        browser.open(tmp_path / "site" / f"{name}.html", width=390)
-        over = browser.run("return document.documentElement.scrollWidth - document.documentElement.clientWidth")
-        assert over <= 0
-        browser.picture(f"suite-{name}")
-
-
-def test_ratios_without_an_interval_say_so() -> None:
-    """An infinite bound leaves the ratio and gives no false certainty."""
-    row = {"value": 2.0, "ci_low": 0.0, "ci_high": math.inf, "unit": "s"}
-    ratio = suite_data.ratio_of(row, {**row, "value": 1.0})
-    assert ratio.ratio == 2.0
-    assert math.isnan(ratio.low)
-    assert not ratio.differs

@@ -18,7 +18,7 @@ from mlxcache.dashboard.output import LIST_NAME, Output, SiteError
 from mlxcache.dashboard.site import build_site
 from mlxcache.history import change_points, load
 from mlxcache.history.loading import parse_cache
-from mlxcache.history.loading.series_table import lay_out
+from mlxcache.history.loading.history import History
 from tests.dashboard.site_trees import HOSTILE, commit, judged, write_benchmarks, write_file, write_story
 
 
@@ -92,35 +92,33 @@ def test_changes_are_exported_as_json_and_feed(story: Path) -> None:
     assert len(step["series"]) == 2
 
 
-def test_every_figure_is_there_as_svg_and_png(story: Path) -> None:
-    """Light, dark and PNG for each change's page, and links to them."""
-    for page in (story / "changes").glob("*.html"):
-        for name in (f"{page.stem}.svg", f"{page.stem}-dark.svg", f"{page.stem}.png"):
-            assert (page.parent / name).stat().st_size > 1000
-            assert name.endswith("-dark.svg") or f'href="{name}"' in _text(page)
-
-
-def test_a_figure_says_in_words_what_is_on_it(story: Path) -> None:
-    """Both pictures do: a screen reader meets only the one whose theme is shown."""
-    pages = [_text(page) for page in _all_pages(story)]
-    texts = [
-        text for page in pages for text in re.findall(r'<img class="in-(?:light|dark)"[^>]* alt="([^"]*)"', page)
-    ]
-    assert len(texts) >= 2
-    assert all(texts)
-    assert sum(page.count("<img ") for page in pages) == len(texts)
+def test_every_change_is_drawn_at_once(story: Path) -> None:
+    """Each page has its figure with axes, units, commits, both levels and the range, without a script."""
+    pages = list((story / "changes").glob("*.html"))
+    assert len(pages) == 4
+    for page in pages:
+        drawing = re.search(r'<svg class="plot".*?</svg>', _text(page), re.S)
+        assert drawing is not None
+        assert len(re.findall(r'class="level', drawing[0])) == 2
+        assert 'class="range' in drawing[0]
+        assert len(re.findall(r'class="tick"', drawing[0])) > 8
+        assert "<title>" in drawing[0]
+        assert re.search(r'aria-label="[^"]+ before and [^"]+ from ', drawing[0])
+    assert {path.suffix for path in (story / "changes").iterdir()} == {".html", ".csv"}
 
 
 def test_a_recovered_regression_is_listed_but_not_standing(story: Path) -> None:
-    """The front page leaves it out and counts it; the list of changes has it."""
+    """The front page does not list it as slower and counts it; the list of changes has it."""
     front = _text(story / "index.html")
-    assert "bump." not in front
+    slower = re.search(r'<section aria-labelledby="slower">.*?</section>', front, re.S)
+    assert slower is not None
+    assert "bump." not in slower[0]
     assert re.search(r"<strong>1</strong><span>recovered regression</span>", front)
     assert "bump." in _text(story / "changes.html")
 
 
 def test_a_second_build_writes_only_what_changed(tmp_path: Path) -> None:
-    """The same data writes no file of the site; one more commit leaves drawn figures alone."""
+    """The same data writes no file of the site; a commit of something else leaves what tells of the rest alone."""
     results, site = write_story(tmp_path / "results"), tmp_path / "site"
     first = build_site(*judged(results), site)
     assert first.n_written == first.n_files > 20
@@ -129,9 +127,10 @@ def test_a_second_build_writes_only_what_changed(tmp_path: Path) -> None:
     write_file(results, 40, {"other.time_new": 1e-3})
     build_site(*judged(results), site)
     same = [path for path, when in stamp.items() if path.exists() and path.stat().st_mtime_ns == when]
-    figures = [path for path in stamp if path.suffix == ".png"]
-    assert set(figures) <= set(same)
-    assert (site / "static" / "plotly.min.js") in same
+    own = [path for path in stamp if path.parent.name == "data" and path.name.startswith("step")]
+    assert len(own) == 1
+    assert set(own) <= set(same)
+    assert (site / "static" / "plotly-basic.min.js") in same
 
 
 def test_a_warm_build_is_what_a_cold_one_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,15 +145,15 @@ def test_a_warm_build_is_what_a_cold_one_is(tmp_path: Path, monkeypatch: pytest.
         if step == 3:
             next(results.glob("*/00000005-*.json")).unlink()
         df = load(results, cache=cache)
-        laid_out = lay_out(df)
-        changes = change_points(df, cache=cache, laid_out=laid_out)
-        build_site(df, changes, site, laid_out=laid_out, figures=0)
+        history = History.of(df)
+        changes = change_points(history, cache=cache)
+        build_site(history, changes, site)
         cold = load(results, cache=False)
         pd.testing.assert_frame_equal(df, cold)
         cold_changes = change_points(cold, cache=False)
         pd.testing.assert_frame_equal(changes, cold_changes)
         fresh = tmp_path / f"fresh-{step}"
-        build_site(cold, cold_changes, fresh, figures=0)
+        build_site(cold, cold_changes, fresh)
         made = [path.relative_to(fresh) for path in fresh.rglob("*") if path.is_file() and path.name != LIST_NAME]
         assert len(made) > 15
         assert [path for path in made if (site / path).read_bytes() != (fresh / path).read_bytes()] == []
@@ -168,13 +167,13 @@ def test_a_page_keeps_its_address_when_its_change_is_gone(tmp_path: Path) -> Non
     build_site(df, changes, site)
     page = next((site / "changes").glob("gain*.html"))
     kept = changes[changes["benchmark"] != "gain.time_work"].reset_index(drop=True)
-    kept.attrs = changes.attrs
+    kept.set_aside = changes.set_aside
     build_site(df, kept, site)
     assert "was listed here" in _text(page)
-    assert not page.with_suffix(".png").exists()
+    assert not page.with_suffix(".csv").exists()
     build_site(df, changes, site)
     assert "was listed here" not in _text(page)
-    assert page.with_suffix(".png").exists()
+    assert page.with_suffix(".csv").exists()
 
 
 def test_files_that_are_not_ours_stay(tmp_path: Path) -> None:
@@ -205,7 +204,7 @@ def test_a_build_that_was_cut_short_is_made_up_for(
         build_site(df, changes, site)
     monkeypatch.setattr(Output, "finish", lambda out: out.text("changes/only-here.html", "<p>x"))
     none = changes.iloc[:0]
-    none.attrs = changes.attrs
+    none.set_aside = changes.set_aside
     build_site(df, none, site, title="Another title")
     monkeypatch.undo()
     for folder in (site, fresh):
@@ -215,16 +214,6 @@ def test_a_build_that_was_cut_short_is_made_up_for(
         for folder in (site, fresh)
     ]
     assert content[0] == content[1]
-
-
-def test_a_limit_on_figures_draws_what_stands_first(tmp_path: Path) -> None:
-    """With one figure allowed the standing regression has it; the next build draws the next."""
-    results, site = write_story(tmp_path / "results"), tmp_path / "site"
-    built = build_site(*judged(results), site, figures=1)
-    assert [path.name.split(".")[0] for path in (site / "changes").glob("*.png")] == ["step"]
-    again = build_site(*judged(results), site, figures=1)
-    assert again.n_figures_left == built.n_figures_left - 1
-    assert build_site(*judged(results), site, figures=None).n_figures_left == 0
 
 
 def _front(root: Path, site: Path) -> str:
@@ -273,7 +262,8 @@ def test_steady_series_are_fine(tmp_path: Path) -> None:
     """Without a change the answer is green and says over what."""
     for number in range(12):
         write_file(tmp_path / "results", number, {"a.time_x": 1e-3 * (1 + 0.001 * (number % 4))})
-    assert "Nothing is slower than before." in _front(tmp_path / "results", tmp_path / "site")
+    front = _front(tmp_path / "results", tmp_path / "site")
+    assert "Nothing is slower in the 1 series that can show it (one machine)." in front
 
 
 def test_commits_without_a_subject_and_off_the_branch_are_shown(tmp_path: Path) -> None:
@@ -324,9 +314,12 @@ def test_the_command_writes_a_site(tmp_path: Path, capsys: pytest.CaptureFixture
     """Exit status 0, a line that says what was done; 2 and the reason where it cannot be done."""
     results = write_story(tmp_path / "results", commits=8)
     arguments = ["dashboard", "--results", str(results), "--out", str(tmp_path / "site")]
-    assert main([*arguments, "--title", "Mine", "--figures", "0"]) == 0
+    assert main([*arguments, "--title", "Mine", "--machine-name", "m1=M4 Max"]) == 0
     assert "index.html" in capsys.readouterr().out
     assert "Mine</title>" in _text(tmp_path / "site" / "index.html")
+    assert "M4 Max" in _text(tmp_path / "site" / "index.html")
+    assert main([*arguments, "--machine-name", "m1"]) == 2
+    assert "expected NAME=SHORT" in capsys.readouterr().err
     assert main(["dashboard", "--results", str(tmp_path / "nowhere"), "--out", str(tmp_path / "s")]) == 2
     assert "nowhere" in capsys.readouterr().err
     (tmp_path / "file").write_text("")

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from mlxcache import cli
+from tests import required
 from tests.history.result_trees import commit, document, row, write_benchmarks, write_document
 
 # Columns of the table behind hud.pytorch.org (oss_ci_benchmark_v3) that a record fills.
@@ -166,7 +167,7 @@ def test_otava_reads_every_cell_as_a_number(results: Path, tmp_path: Path) -> No
 
 def test_parquet_is_read_back_whole(results: Path, tmp_path: Path) -> None:
     """All rows, the skipped ones too, one partition a machine, text as text."""
-    pytest.importorskip("pyarrow")
+    required.module("pyarrow")
     assert export(results, "parquet", tmp_path / "table") == 0
     assert [path.name for path in (tmp_path / "table").iterdir()] == ["machine=m1"]
     back = pd.read_parquet(tmp_path / "table")

@@ -11,7 +11,8 @@ import pytest
 from frames import commit_file, commit_name, git, history_frame, levels, tables
 
 import mlxcache.history
-from mlxcache.history import change_points
+from mlxcache.history import Facts, History, change_points
+from mlxcache.history.asv.facts import Benchmark
 from mlxcache.history.changes import judging
 from mlxcache.history.changes.change_table import COLUMNS
 from mlxcache.history.changes.confirmations import Confirmation
@@ -78,9 +79,10 @@ def test_the_caller_and_the_benchmark_know_better_than_the_unit() -> None:
     """`higher_better` beats the benchmark's attribute, which beats the unit."""
     df = history_frame(levels((40, 1.0), (40, 1.2)), unit="points")
     assert change_points(df)["direction"].tolist() == ["regression"]
-    df.attrs["benchmarks"] = {"bench.time_x": {"direction": "higher"}}
-    assert change_points(df)["direction"].tolist() == ["improvement"]
-    assert change_points(df, higher_better={"bench.time_x": False})["direction"].tolist() == ["regression"]
+    said = Benchmark("bench.time_x", "points", "track", "", (), "", {"direction": "higher"})
+    told = History(df, Facts(benchmarks={"bench.time_x": said}))
+    assert change_points(told)["direction"].tolist() == ["improvement"]
+    assert change_points(told, higher_better={"bench.time_x": False})["direction"].tolist() == ["regression"]
 
 
 def test_a_fixed_regression_stays_listed_as_recovered() -> None:
@@ -149,7 +151,7 @@ def test_a_lasting_change_of_the_machine_is_not_the_code() -> None:
     )
     changes = change_points(df)
     assert changes.empty
-    aside = changes.attrs["set_aside"].machine
+    aside = changes.set_aside.machine
     assert set(aside["benchmark"]) == {"bench.time_x", "time_control"}
     assert "time_control moved as well" in set(aside["note"]).pop() + "".join(aside["note"])
 
@@ -230,7 +232,7 @@ def test_a_documentation_commit_is_no_suspect(tmp_path: Path) -> None:
     df = history_frame(values).assign(commit=[*commits[:4], *later])
     changes = change_points(df, repo=tmp_path, method=loose)
     assert changes.empty
-    aside = changes.attrs["set_aside"].documentation
+    aside = changes.set_aside.documentation
     assert aside["note"].tolist() == ["only documentation changed in this range"]
 
 
@@ -242,7 +244,7 @@ def test_reruns_confirm_and_refute() -> None:
     assert "a rerun of 20 pairs measured +10.0%" in confirmed["note"].iloc[0]
     refuted = change_points(df, confirmations=[confirmation("refuted", 39, 40, 0.0)])
     assert refuted.empty
-    assert len(refuted.attrs["set_aside"].refuted) == 1
+    assert len(refuted.set_aside.refuted) == 1
     undecided = change_points(df, confirmations=[confirmation("undecided", 39, 40, 0.01)])
     assert undecided["state"].tolist() == ["candidate"]
     assert "decides nothing" in undecided["note"].iloc[0]

@@ -10,7 +10,7 @@ import pytest
 from result_trees import document, row, write_benchmarks, write_document
 
 from mlxcache.history import load
-from mlxcache.history.loading.commits import CommitOrder, RepositoryError, order_commits
+from mlxcache.history.repository.commits import CommitOrder, RepositoryError, order_commits
 from mlxcache.support import git as git_module
 
 DAY = 86_400
@@ -189,7 +189,7 @@ def test_table_in_git_order(repo: Path, tmp_path: Path) -> None:
         write_document(results, content)
     df = load(results, repo)
     assert df.commit.tolist()[:2] == hashes
-    assert df.attrs["commits"][hashes[1]].subject == "c3"
+    assert df.facts.commits[hashes[1]].subject == "c3"
     assert [problem.file for problem in df.attrs["problems"]] == [
         str(results / "m1" / "efefefef-venv-py3.12.json")
     ]

@@ -8,8 +8,9 @@ import pandas as pd
 import pytest
 
 from mlxcache.commands.coverage import to_measure
-from mlxcache.history.loading.commits import RepositoryError
-from mlxcache.history.loading.coverage import coverage, first_parent_line
+from mlxcache.history.repository.commits import RepositoryError
+from mlxcache.history.repository.coverage import coverage
+from mlxcache.history.repository.revisions import first_parent_line
 from tests.tiny_project import commit, git, make_project
 
 

@@ -8,22 +8,68 @@ import pytest
 from frames import commit_file, git
 
 from mlxcache.history.changes.documentation import documentation_only, is_documentation
-from mlxcache.history.loading.direction import direction_of, higher_is_better
+from mlxcache.history.loading.direction import (
+    Basis,
+    Better,
+    assumed_notice,
+    better_of,
+    direction_of,
+    higher_is_better,
+)
+
+RATES = """
+ops/s|GB/s|tokens per second|MiB / sec|GFLOPS|Mbps|hit rate|Hz|queries per minute|events/min|records/h
+calls/ms|lookups/us|lookups/µs|ops|TPS|QPS|RPS|kHz|GHz|MLUPS|cells/ns|tokens per day|gflopss|GFLOP s^-1
+tokens s-1|1/ms|/s|s⁻¹|accuracy (%)|accuracy in %|speed-up|ns/day|simulated years per day|tokens/s/GPU
+tokens/(s*core)|frames/J|FLOPS/W|tokens/$|GFLOPS/core|kIOPS|GTEPS|requests_per_second|requests-per-minute
+req/100ms|rows a second|instructions per cycle|bytes/cycle|Gbits per second|QPM|rpm|Mpps|txn/min
+samples per millisecond|pts (higher is better)|dB ↑
+"""
+COSTS = """
+seconds|bytes|calls|ms|MiB|s/token|bytes/call|ns/op|us per step|errors/s|cache misses per hour
+J/inference|$/Mtoken|dropped frames per second|miss rate|error rate|loss|cycles/byte|watts|J/s
+flops/token|MB/request|latency (ms)|instructions|timeouts/min|h|min|cpi|GB (lower is better)
+"""
+UNKNOWN = "|unit|share|ratio|%|x|foo|tokens/step|ms/s|maps|steps"
+
+
+@pytest.mark.parametrize("unit", RATES.strip().replace("\n", "|").split("|"))
+def test_rates_and_gains_are_better_high(unit: str) -> None:
+    """Work for time of any base, for energy or money, rates and gains by name."""
+    assert better_of(unit) == Better(True, Basis.UNIT)
+
+
+@pytest.mark.parametrize("unit", COSTS.strip().replace("\n", "|").split("|"))
+def test_costs_are_better_low(unit: str) -> None:
+    """Times, sizes, what a piece of work costs, and harm, also where it comes by the second."""
+    assert better_of(unit) == Better(False, Basis.UNIT)
+
+
+@pytest.mark.parametrize("unit", UNKNOWN.split("|"))
+def test_what_no_unit_tells_is_assumed_and_said(unit: str) -> None:
+    """Less is taken to be better, and there is a sentence that names unit and benchmark."""
+    assert better_of(unit) == Better(False, Basis.ASSUMED)
+    said = assumed_notice([("m.track_x", unit), ("m.time_y", "seconds")])
+    assert (repr(unit) if unit else "unit none") in said
+    assert "track_x.direction" in said
+    assert "1 benchmark;" in said
+    assert not assumed_notice([("m.time_y", "seconds"), ("m.track_x", "ops/h")])
 
 
 @pytest.mark.parametrize(
-    "unit",
-    ["ops/s", "GB/s", "tokens/s", "tokens per second", "MiB / sec", "GFLOPS", "Mbps", "hit rate", "Hz"],
+    ("name", "unit", "expected"),
+    [
+        ("m.track_accuracy", "%", Better(True, Basis.NAME)),
+        ("m.C.track_hitRate", "unit", Better(True, Basis.NAME)),
+        ("m.track_accuracy_loss", "%", Better(False, Basis.NAME)),
+        ("m.time_accuracy", "seconds", Better(False, Basis.UNIT)),
+        ("accuracy.track_x", "%", Better(False, Basis.ASSUMED)),
+        ("m.track_accuracy", "foo", Better(False, Basis.ASSUMED)),
+    ],
 )
-def test_rates_and_scores_are_better_high(unit: str) -> None:
-    """Units of throughput and of success."""
-    assert higher_is_better(unit)
-
-
-@pytest.mark.parametrize("unit", ["seconds", "bytes", "", "calls", "ms", "MiB", "unit", "s/token", "bytes/call"])
-def test_costs_are_better_low(unit: str) -> None:
-    """Times, sizes, counts, and what has no unit."""
-    assert not higher_is_better(unit)
+def test_a_name_tells_where_the_unit_is_bare(name: str, unit: str, expected: Better) -> None:
+    """Per cent of what is in the benchmark's own name; its module, or a unit of a meaning, do not count."""
+    assert better_of(unit, {"name": name}) == better_of(unit, None, name) == expected
 
 
 @pytest.mark.parametrize(

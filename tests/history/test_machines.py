@@ -68,7 +68,7 @@ def test_apart_by_default(tmp_path: Path) -> None:
     """Without rules every host has series of its own."""
     df = load(make(tmp_path))
     assert df.series.nunique() == 3
-    assert set(df.attrs["machines"]) == {"host-1", "host-2", "big"}
+    assert set(df.facts.machines) == {"host-1", "host-2", "big"}
     assert "host" not in df.columns
 
 
@@ -78,7 +78,7 @@ def test_joined_by_rule(tmp_path: Path) -> None:
     assert df.series.nunique() == 2
     joined = df[df.machine == "Apple M1, arm64"]
     assert joined.host.tolist() == ["host-1", "host-2"]
-    assert df.attrs["machines"]["Apple M1, arm64"]["hosts"] == ["host-1", "host-2"]
+    assert df.facts.machines["Apple M1, arm64"]["hosts"] == ["host-1", "host-2"]
 
 
 def test_facts_without_machine_json(tmp_path: Path) -> None:

@@ -14,16 +14,19 @@ from frames import commit_file, commit_name, git, history_frame, levels
 
 from mlxcache.history import change_points, compare_rounds, read_confirmations
 from mlxcache.history.changes.confirmations import FILE_NAME, Confirmation, write_confirmations
-from mlxcache.remeasure.confirming import NotMeasured, candidates, commits_between, confirm_changes, selector
+from mlxcache.history.repository.commits import RepositoryError
+from mlxcache.history.repository.revisions import merge_base, resolve_commit
+from mlxcache.remeasure.confirming import NotMeasured, candidates, commits_between, confirm_changes
 from mlxcache.remeasure.rounds import (
     MeasureError,
+    OverBudgetError,
+    Rounds,
     find_config,
     measure,
-    merge_base,
-    resolve_commit,
     run_driver,
     this_machine,
 )
+from mlxcache.support.names import series_pattern
 from tests.tiny_project import module_config
 
 
@@ -49,7 +52,7 @@ def test_events_become_rows_and_progress() -> None:
 
     def driver(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
         assert plan["rounds"] == 2
-        yield {"event": "start", "benchmarks": 1, "environments": 1, "rounds": 2}
+        yield {"event": "start", "works": [["env1", "bench.time_x"]], "environments": 1, "rounds": 2}
         for number in range(2):
             yield value("base", number, 1.0)
             yield value("head", number, float("nan"))
@@ -65,11 +68,11 @@ def test_events_become_rows_and_progress() -> None:
 
     said: list[str] = []
     frame = measure("asv.conf.json", "a" * 40, "b" * 40, rounds=2, driver=driver, say=said.append)
-    assert frame["side"].tolist() == ["base", "base"]
-    assert list(frame.attrs["failures"].values()) == ["bench.time_broken failed on head in env1: Boom"]
+    assert frame.table["side"].tolist() == ["base", "base"]
+    assert list(frame.failures) == ["bench.time_broken failed on head in env1: Boom"]
     assert said == [
-        "measuring 1 benchmarks in 2 rounds, base and head in turn",
-        "round 1 of 2 done",
+        "measuring 1 benchmark in 2 rounds, base and head in turn",
+        "round 1 of 2 done: the first run is going on, 1 s so far",
         "round 2 of 2 done",
     ]
 
@@ -91,6 +94,23 @@ def test_nothing_measured_is_an_error_with_the_reason(events: list[dict[str, Any
         measure("asv.conf.json", "a" * 40, "b" * 40, driver=lambda plan: iter(events))
 
 
+def test_a_cut_says_what_never_ran_and_nothing_at_all_is_an_error() -> None:
+    """The seconds go to the driver; what it left out is kept beside the rows."""
+    asked: list[Any] = []
+
+    def driver(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        asked.append(plan["seconds"])
+        yield value("base", 0, 1.0)
+        yield {"event": "cut", "round": 0, "never": ["bench.time_last"]}
+
+    frame = measure("asv.conf.json", "a" * 40, "b" * 40, seconds=90.0, driver=driver)
+    assert asked == [90.0]
+    assert list(frame.cut or ()) == ["bench.time_last"]
+    assert measure("c", "a", "b", driver=lambda plan: iter([value("base", 0, 1.0)])).cut is None
+    with pytest.raises(OverBudgetError, match="the 2 minutes went by before anything was measured"):
+        measure("c", "a", "b", seconds=120.0, driver=lambda plan: iter([{"event": "cut", "never": []}]))
+
+
 def test_no_rounds_are_refused() -> None:
     """Zero rounds is a mistake of the caller's."""
     with pytest.raises(ValueError, match="rounds is 0; expected 1 or more"):
@@ -105,7 +125,7 @@ def test_configuration_and_revisions_are_found_or_named(tmp_path: Path) -> None:
     first = commit_file(tmp_path, "benchmarks/asv.conf.json", "{}")
     assert find_config(tmp_path).name == "asv.conf.json"
     assert resolve_commit(tmp_path, "HEAD") == first
-    with pytest.raises(MeasureError, match="'nowhere' is no commit of the repository"):
+    with pytest.raises(RepositoryError, match="'nowhere' is no commit of the repository"):
         resolve_commit(tmp_path, "nowhere")
     second = commit_file(tmp_path, "x", "1")
     assert merge_base(tmp_path, first, second) == first
@@ -173,8 +193,8 @@ def test_candidates_are_this_machines_regressions() -> None:
 
 def test_selector_picks_one_parameter_set() -> None:
     """asv matches the benchmark with its parameters; special characters are no regular expression."""
-    assert selector({"benchmark": "a.time_x", "params": ""}) == r"^a\.time_x$"
-    assert selector({"benchmark": "a.time_x", "params": "'+', 3"}) == r"^a\.time_x\('\+',\ 3\)$"
+    assert series_pattern("a.time_x", "") == r"^a\.time_x$"
+    assert series_pattern("a.time_x", "'+', 3") == r"^a\.time_x\('\+',\ 3\)$"
 
 
 def repository(tmp_path: Path, commits: int) -> list[str]:
@@ -191,14 +211,14 @@ def test_confirming_measures_and_narrows_to_the_commit(tmp_path: Path) -> None:
     changes = candidates(change_points(df), ["m1"])
     culprit = 15  # between two measured commits
 
-    def take(config: Path, base: str, head: str, **options: Any) -> pd.DataFrame:
+    def take(config: Path, base: str, head: str, **options: Any) -> Rounds:
         assert options["environments"] == ["env1"]
         rows = []
         for number in range(options["rounds"]):
             for side, commit in (("base", base), ("head", head)):
                 slow = 1.1 if line.index(commit) >= culprit else 1.0
                 rows.append(value(side, number, slow * (1 + 0.001 * ((7 * number) % 5))))
-        return pd.DataFrame(rows)
+        return Rounds(pd.DataFrame(rows))
 
     (found,) = confirm_changes(changes, config="c", repo=tmp_path, narrowing=True, measure_rounds=take)
     assert isinstance(found, Confirmation)
@@ -225,11 +245,18 @@ def test_commits_between_follow_the_first_parents(tmp_path: Path) -> None:
     assert commits_between(tmp_path, line[4], line[1]) == [line[4], line[1]]
 
 
-def test_a_driver_that_dies_says_its_last_words(tmp_path: Path) -> None:
-    """No configuration file: the driver's traceback ends up in the error."""
+def test_a_project_that_is_not_there_is_named(tmp_path: Path) -> None:
+    """The driver's error comes out as the event that ends the plan."""
     plan = {"config": str(tmp_path / "none" / "asv.conf.json"), "base": "a", "head": "b"}
-    with pytest.raises(MeasureError, match=r"measuring ended with status 1: .*FileNotFoundError"):
-        list(run_driver(plan))
+    (event,) = [event for event in run_driver(plan) if event["event"] != "tick"]
+    assert event["event"] == "error"
+    assert f"No such file or directory: '{tmp_path}/none'" in event["message"]
+
+
+def test_a_driver_that_dies_says_its_last_words(tmp_path: Path) -> None:
+    """A plan that it cannot read: its traceback ends up in the error."""
+    with pytest.raises(MeasureError, match=r"measuring ended with status 1: .*KeyError: 'config'"):
+        list(run_driver({}))
 
 
 SUITE = """
@@ -275,13 +302,15 @@ def test_two_commits_of_a_real_project(tmp_path: Path) -> None:
     first, second, third = tiny_project(tmp_path)
     config = tmp_path / "asv.conf.json"
     frame = measure(config, first, second, rounds=4)
-    assert len(frame) == 2 * 2 * 4
+    assert len(frame.table) == 2 * 2 * 4
     assert not (tmp_path / "results").exists()
-    assert any("track_broken failed on base" in text for text in frame.attrs["failures"].values())
-    rows = compare_rounds(frame, base=first, head=second).set_index("params")
+    assert any("track_broken failed on base" in text for text in frame.failures)
+    rows = compare_rounds(frame.table, base=first, head=second).set_index("params")
     assert rows.loc["'b'", "change"] == pytest.approx(1.0)
     assert rows.loc["'b'", "verdict"] == "regression"
     assert rows.loc["'a'", "verdict"] == "no regression"
+    with pytest.raises(OverBudgetError):
+        measure(config, first, second, rounds=4, seconds=0.001)
     with pytest.raises(MeasureError, match="no benchmark matches nothing_like_it"):
         measure(config, first, second, bench=["nothing_like_it"], rounds=1)
     with pytest.raises(MeasureError, match=r"suite cannot be imported|not one value"):

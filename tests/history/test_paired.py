@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mlxcache.history.comparing.paired import bootstrap_interval, log_ratios, paired_change, trimmed_mean
+from mlxcache.history.comparing.paired import log_ratios, paired_change
 from mlxcache.history.statistics.noise import FloatArray
 from tools.labelled import NOISE_MODELS
 
@@ -19,22 +19,12 @@ def abba(noise: str, pairs: int, seed: int, change: float = 0.0) -> tuple[FloatA
     return np.exp(base), (1.0 + change) * np.exp(head)
 
 
-def slow_bootstrap(values: FloatArray, draws: int, seed: int) -> tuple[float, float]:
-    """The percentile bootstrap written as a loop."""
-    rng = np.random.default_rng(seed)
-    means = [trimmed_mean(values[picks]) for picks in rng.integers(0, len(values), (draws, len(values)))]
-    return float(np.quantile(means, 0.025)), float(np.quantile(means, 0.975))
-
-
-def test_vectorised_bootstrap_is_the_loop_up_to_the_widening() -> None:
-    """The widened interval lies around the plain one, with the same centre ratio on both sides."""
-    values = np.random.default_rng(3).normal(0.1, 0.05, 20)
-    low, high = bootstrap_interval(values, draws=400, seed=5)
-    slow_low, slow_high = slow_bootstrap(values, 400, 5)
-    centre = trimmed_mean(values)
-    widening = (centre - low) / (centre - slow_low)
-    assert 1.0 < widening < 1.3
-    assert (high - centre) / (slow_high - centre) == pytest.approx(widening)
+@pytest.mark.parametrize("noise", sorted(NOISE_MODELS))
+def test_the_interval_and_the_p_value_never_contradict_each_other(noise: str) -> None:
+    """The 95 % interval holds 0 exactly where p is above .05, for any noise, size and number of pairs."""
+    for seed in range(120):
+        result = paired_change(*abba(noise, 4 + seed % 30, seed, 0.002 * (seed % 20)))
+        assert (result.low <= 0.0 <= result.high) == (result.p_value >= 0.05)
 
 
 @pytest.mark.parametrize("noise", sorted(NOISE_MODELS))

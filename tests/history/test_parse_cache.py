@@ -53,7 +53,7 @@ def test_same_table_with_and_without(tmp_path: Path) -> None:
         cached = everything(root, cache)
         pd.testing.assert_frame_equal(plain, cached)
         assert cached.attrs["problems"] == plain.attrs["problems"]
-        assert cached.attrs["sources"] == plain.attrs["sources"]
+        assert cached.facts.sources == plain.facts.sources
     assert len(entries(cache)) == 4
 
 

@@ -30,8 +30,7 @@ def same(root: Path, cache: Path, **options: object) -> pd.DataFrame:
     for name in plain.columns:
         if isinstance(plain[name].dtype, pd.CategoricalDtype):
             assert plain[name].array.codes.tolist() == cached[name].array.codes.tolist()  # type: ignore[attr-defined]
-    for name in ("problems", "notices", "commits", "machines", "benchmarks", "sources"):
-        assert cached.attrs[name] == plain.attrs[name]
+    assert cached.facts == plain.facts
     return cached
 
 

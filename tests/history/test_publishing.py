@@ -10,8 +10,8 @@ from result_trees import commit as commit_name
 from result_trees import document, row, write_document
 
 from mlxcache import cli
-from mlxcache.history.loading.full_history import is_shallow
 from mlxcache.history.merging.publish import PublishError, publish
+from mlxcache.history.repository.full_history import is_shallow
 from tests.tiny_project import git, make_project
 
 

@@ -179,7 +179,8 @@ def _fill(folder: Path, first: int) -> None:
 
 def test_stores_of_several_processes_at_once_leave_a_sound_file(tmp_path: Path) -> None:
     """Whoever writes last wins, and what is there is whole."""
-    context = multiprocessing.get_context("fork")
+    # Not forked: on a Mac that has opened Metal a fork may not go on.
+    context = multiprocessing.get_context("spawn")
     processes = [context.Process(target=_fill, args=(tmp_path, 500 * k)) for k in range(3)]
     for process in processes:
         process.start()

@@ -115,7 +115,7 @@ def test_nothing_there(tmp_path: Path) -> None:
     df = load(tmp_path)
     assert df.empty
     assert {"machine", "value", "status", "series"} <= set(df.columns)
-    assert df.attrs["notices"] == [f"no result files were found in {tmp_path}"]
+    assert list(df.facts.notices) == [f"no result files were found in {tmp_path}"]
     with pytest.raises(FileNotFoundError, match="nothing at"):
         load(tmp_path / "none")
     (tmp_path / "file").write_text("")

@@ -5,27 +5,28 @@ from __future__ import annotations
 import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Literal
 
-import pandas as pd
-
-from mlxcache.history.loading.commits import Commit
-from mlxcache.history.loading.series_store import SeriesStore
+from mlxcache.dashboard.data.facts import SiteFacts
+from mlxcache.dashboard.data.judged import LEAST_COMMITS, Judged, judged
+from mlxcache.dashboard.data.quality import percent
+from mlxcache.history.repository.commits import Commit
 from mlxcache.reports.events import Event, left_standing, standing
 from mlxcache.reports.plain_text import short
 from mlxcache.reports.units import format_change
 
-# The detector needs three values on each side of a change.
-LEAST_COMMITS: Final = 6
-
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What stands at the top: `mood` picks the sign, `sentence` is read first, `detail` second."""
+    """What stands at the top: `mood` picks the sign, `sentence` is read first, `detail` second.
+
+    `judged` says for each machine how many of its series the sentence speaks for.
+    """
 
     mood: Literal["fine", "worse", "unknown"]
     sentence: str
     detail: str
+    judged: tuple[Judged, ...] = ()
 
 
 def plural(n: int, word: str, many: str = "") -> str:
@@ -41,6 +42,11 @@ def day(commit: Commit | None) -> str:
         return f"{datetime.datetime.fromtimestamp(commit.date_s, datetime.UTC):%-d %b %Y}"
     except (OverflowError, ValueError, OSError):
         return ""
+
+
+def certain(events: Sequence[Event]) -> list[Event]:
+    """Those whose interval leaves 0 out."""
+    return [event for event in events if not event.uncertain]
 
 
 def _by(magnitude: float) -> str:
@@ -68,47 +74,81 @@ def _sure(events: Sequence[Event]) -> str:
     return f"Reruns confirmed {confirmed} of {len(events)}." if len(events) > 1 else "A rerun confirmed it."
 
 
-def answer(
-    df: pd.DataFrame, store: SeriesStore, events: Sequence[Event], retired: frozenset[int] = frozenset()
-) -> Answer:
-    """The sentence for this table; `retired` are the numbers of series that are no longer measured."""
+def _latest(facts: SiteFacts, now: Sequence[Event]) -> str:
+    newest = now[0]
+    when = day(facts.by_name.get(newest.after))
+    return (
+        f"The latest is {short(newest.benchmark, 80)}: {newest.word} {_by(float(newest.lead['magnitude']))} "
+        f"since {newest.after[:8]}{f' ({when})' if when else ''}. {_sure(now)}"
+    )
+
+
+def _reach(found: Sequence[Judged], facts: SiteFacts) -> str:
+    """What could have been seen, and what could not."""
+    able = [entry for entry in found if entry.n_judged]
+    few = sum(entry.n_series - entry.n_judged for entry in found)
+    parts = []
+    seen = [entry for entry in able if entry.least is not None]
+    if len(seen) == 1:
+        parts.append(f"A change of {percent(seen[0].least)} would have been seen in half of them.")
+    elif seen:
+        best, worst = min(seen, key=_least), max(seen, key=_least)
+        parts.append(
+            f"A change of {percent(best.least)} would have been seen in half of them on "
+            f"{facts.names.machine(best.machine)}, of {percent(worst.least)} on "
+            f"{facts.names.machine(worst.machine)}."
+        )
+    if few:
+        have = "has" if few == 1 else "have"
+        parts.append(
+            f"{plural(few, 'series', 'series')} {have} too few commits to show one: {LEAST_COMMITS} are needed."
+        )
+    return " ".join(parts)
+
+
+def _least(entry: Judged) -> float:
+    return entry.least or 0.0
+
+
+def answer(facts: SiteFacts) -> Answer:
+    """The sentence for these results."""
+    store, df = facts.store, facts.df
     if df.empty:
-        n = len(df.attrs.get("problems", []))
+        n = len(facts.problems)
         unused = f"{plural(n, 'file or row', 'files or rows')} could not be used."
-        why = unused if n else "No results file is there."
-        return Answer("unknown", "There are no results to show.", why)
+        return Answer("unknown", "There are no results to show.", unused if n else "No results file is there.")
     if not len(store):
         counts = df["status"].value_counts()
         parts = [f"{int(n):,} {status}" for status, n in counts.items() if n]
         return Answer("unknown", "Nothing was measured.", f"All results lack a value: {', '.join(parts)}.")
-    commits: dict[str, Commit] = df.attrs.get("commits", {})
-    now = standing(list(events))
-    scope = (
-        f"{plural(len(store), 'series', 'series')} of {plural(len(store.by_benchmark), 'benchmark')}, "
-        f"{plural(store.n_commits, 'commit')}, {plural(len(store.by_machine), 'machine')}"
-    )
+    found = tuple(judged(store, facts.noise, facts.retired))
+    standing_now = standing(facts.events)
+    now = certain(standing_now)
+    unsure = len(standing_now) - len(now)
+    perhaps = f" {unsure:,} more may have changed or not: their intervals hold 0." if unsure else ""
     if now:
-        newest = now[0]
-        when = day(commits.get(newest.after))
-        detail = (
-            f"The latest is {short(newest.benchmark, 80)}: {newest.word} {_by(float(newest.lead['magnitude']))} "
-            f"since {newest.after[:8]}{f' ({when})' if when else ''}. {_sure(now)}"
-        )
-        return Answer("worse", _sentence(now), detail)
-    recovered = sum(event.is_regression and event.state == "recovered" for event in events)
+        return Answer("worse", _sentence(now), f"{_latest(facts, now)}{perhaps}", found)
+    recovered = sum(event.is_regression and event.state == "recovered" for event in facts.events)
     past = f" {plural(recovered, 'earlier regression')} recovered." if recovered else ""
-    ended = left_standing(list(events))
+    ended = left_standing(facts.events)
     if ended:
         past = f" {plural(len(ended), 'regression')} stood when the series were last measured.{past}"
-    lengths = (store.stops - store.starts).tolist()
-    longest = max((n for key, n in zip(store.keys, lengths, strict=True) if key.number not in retired), default=0)
-    if longest < LEAST_COMMITS:
-        which = " that is still measured" if retired else ""
+    able = [entry for entry in found if entry.n_judged]
+    if not able:
+        which = " that is still measured" if facts.retired else ""
+        lengths = zip(store.keys, (store.stops - store.starts).tolist(), strict=True)
+        longest = max((n for key, n in lengths if key.number not in facts.retired), default=0)
+        scope = f"{plural(len(store), 'series', 'series')} of {plural(len(store.by_benchmark), 'benchmark')}"
         return Answer(
             "unknown",
             "Too early to tell.",
             f"No series{which} has more than {plural(longest, 'commit')}; a change shows from {LEAST_COMMITS} on. "
             f"{scope}.{past}",
+            found,
         )
-    sentence = "Nothing that is still measured is slower." if ended else "Nothing is slower than before."
-    return Answer("fine", sentence, f"{scope}.{past}")
+    n = sum(entry.n_judged for entry in able)
+    where = "one machine" if len(able) == 1 else f"{len(able)} machines"
+    sentence = f"Nothing is slower in the {plural(n, 'series', 'series')} that can show it ({where})."
+    if unsure:
+        sentence = f"Nothing is slower for sure in the {plural(n, 'series', 'series')} that can show it ({where})."
+    return Answer("fine", sentence, f"{_reach(found, facts)}{perhaps}{past}".strip(), found)

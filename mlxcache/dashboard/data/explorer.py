@@ -21,6 +21,8 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
+from mlxcache.dashboard.data.facts import SiteFacts
+from mlxcache.dashboard.data.repository import commit_page
 from mlxcache.dashboard.output import Output
 from mlxcache.history.loading.direction import higher_is_better
 from mlxcache.history.loading.series_store import SeriesStore
@@ -39,15 +41,14 @@ class _File:
     positions: list[int]
 
 
-def write_explorer_data(out: Output, df: pd.DataFrame, store: SeriesStore, events: list[Event]) -> None:
+def write_explorer_data(out: Output, facts: SiteFacts) -> None:
     """Write the index and all data files."""
-    marks = _marks(events)
-    packed = _Packed(df, store)
+    store = facts.store
+    marks = _marks(facts)
+    packed = _Packed(facts.df, store)
     benchmarks: list[list[Any]] = []
     machines = {name: i for i, name in enumerate(store.by_machine)}
     environments: dict[str, int] = {}
-    facts = df.attrs.get("benchmarks", {})
-    newest = {event.benchmark: event for event in reversed(events)}
     for name, positions in store.by_benchmark.items():
         files = []
         series: list[list[Any]] = []
@@ -59,59 +60,37 @@ def write_explorer_data(out: Output, df: pd.DataFrame, store: SeriesStore, event
                 env = environments.setdefault(key.env, len(environments))
                 n = int(store.stops[position] - store.starts[position])
                 last = max((mark[0] for mark in marks.get(key.number, ())), default=-1)
-                series.append([key.id, machines[key.machine], env, clean(key.params), n, number, last])
-        known = facts.get(name)
+                values = [clean(value) for _, value in facts.names.pairs(name, key.params)]
+                gone = int(key.number in facts.retired)
+                series.append([key.id, machines[key.machine], env, values, n, number, last, gone])
         unit = store.keys[positions[0]].unit
-        event = newest.get(name)
-        benchmarks.append(
-            [
-                clean(name),
-                clean(unit),
-                int(higher_is_better(unit, getattr(known, "facts", None))),
-                [clean(text) for text in getattr(known, "param_names", ())],
-                files,
-                series,
-                _mark(event.lead, event) if event else None,
-            ]
-        )
+        better = int(higher_is_better(unit, getattr(facts.benchmarks.get(name), "facts", None), name))
+        parameters = [clean(text) for text in facts.names.parameters(name)]
+        benchmarks.append([clean(name), clean(unit), better, parameters, files, series])
     index = {
-        "commits": _commits(df),
-        "machines": [clean(name) for name in machines],
-        "envs": _environments(df, environments),
+        "commits": _commits(facts),
+        "machines": [[clean(name), clean(facts.names.machine(name))] for name in machines],
+        "envs": [
+            [clean(name), {clean(p): clean(v) for p, v in sorted(facts.packages.get(name, {}).items())},
+             clean(facts.names.environment(name))]
+            for name in environments
+        ],
         "benchmarks": benchmarks,
-    }
+        "tags": [[index, clean(name)] for index, name in facts.repository.tags()],
+        "web": facts.repository.address_pattern,
+    }  # fmt: skip
     out.text("data/index.js", f"mlxcacheData({script_json(['index', index])});\n")
 
 
-def _commits(df: pd.DataFrame) -> list[list[Any]]:
-    """[name, seconds since 1970 or null, subject] in order."""
-    found: dict[int, list[Any]] = {}
-    for commit in df.attrs.get("commits", {}).values():
-        found[commit.index] = [clean(commit.name), commit.date_s, clean(commit.subject)]
-    return [found[index] for index in sorted(found)]
-
-
-def environment_requirements(df: pd.DataFrame) -> dict[str, dict[str, str]]:
-    """Packages and their versions by environment, as its results say."""
-    found: dict[str, dict[str, str]] = {}
-    for source in df.attrs.get("sources", {}).values():
-        if source.head.env not in found:
-            versions = {
-                str(name).removeprefix("pip+"): str(version)
-                for name, version in source.head.requirements.items()
-                if isinstance(version, str) and version
-            }
-            if source.head.python:
-                versions["python"] = str(source.head.python)
-            found[source.head.env] = versions
-    return found
-
-
-def _environments(df: pd.DataFrame, names: Mapping[str, int]) -> list[list[Any]]:
-    versions = environment_requirements(df)
+def _commits(facts: SiteFacts) -> list[list[Any]]:
+    """[name, seconds since 1970 or null, subject, its page, 1 where the web has it] in order."""
     return [
-        [clean(name), {clean(p): clean(v) for p, v in sorted(versions.get(name, {}).items())}] for name in names
-    ]
+        [
+            clean(commit.name), commit.date_s, clean(commit.subject), commit_page(commit.name),
+            int(bool(facts.repository.address(commit.name))),
+        ]
+        for commit in facts.commits
+    ]  # fmt: skip
 
 
 def _parts(name: str, positions: list[int], store: SeriesStore) -> list[_File]:
@@ -128,23 +107,35 @@ def _parts(name: str, positions: list[int], store: SeriesStore) -> list[_File]:
     return [_File(f"{stem}-{number}.js", part) for number, part in enumerate(parts)]
 
 
-def _mark(row: Mapping[str, Any], event: Event) -> list[Any]:
-    """[first commit after it, magnitude, 1 for a regression, state, address of its page]."""
+def _mark(facts: SiteFacts, row: Mapping[str, Any], event: Event) -> list[Any]:
+    """What the detector says of a change.
+
+    [first commit after it, magnitude, 1 for a regression, state, address of its page, last commit before it, level
+    before, level after, first commit of the level before, last one of the level after]
+    """
+    start, end = (facts.by_name.get(str(row[name])) for name in ("segment_start", "segment_end"))
     return [
         int(row["after_index"]),
-        round(float(row["magnitude"]), 4) if math.isfinite(row["magnitude"]) else None,
+        _number(row["magnitude"], 4),
         int(event.is_regression),
         str(row["state"]),
         f"{event.address}.html",
+        int(row["before_index"]),
+        _number(row["value_before"], 12),
+        _number(row["value_after"], 12),
+        start.index if start else int(row["before_index"]),
+        end.index if end else int(row["after_index"]),
     ]
 
 
-def _marks(events: list[Event]) -> dict[int, list[list[Any]]]:
-    found: dict[int, list[list[Any]]] = {}
-    for event in events:
-        for row in event.rows:
-            found.setdefault(int(row["series"]), []).append(_mark(row, event))
-    return found
+def _number(value: Any, digits: int) -> float | None:
+    return float(f"{float(value):.{min(digits, 6)}g}") if math.isfinite(value) else None
+
+
+def _marks(facts: SiteFacts) -> dict[int, list[list[Any]]]:
+    return {
+        number: [_mark(facts, row, event) for event, row in own] for number, own in facts.events_of_series.items()
+    }
 
 
 class _Packed:

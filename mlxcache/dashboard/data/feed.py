@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 from xml.etree import ElementTree
 
-from mlxcache.history.loading.commits import Commit
+from mlxcache.history.repository.commits import Commit
 from mlxcache.reports.events import Event
 from mlxcache.reports.plain_text import clean, short
 from mlxcache.reports.text import as_json, label

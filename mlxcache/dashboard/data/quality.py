@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from mlxcache.dashboard.data.repository import Repository
+from mlxcache.history.loading.history import facts_of
 from mlxcache.history.loading.series_store import SeriesStore
 from mlxcache.history.statistics.control import is_control
 from mlxcache.history.statistics.noise import short_term_sigma
@@ -92,7 +93,7 @@ def coverage(df: pd.DataFrame, store: SeriesStore, repository: Repository) -> li
         n_series[place] = n_series.get(place, 0) + 1
         seen.setdefault(place, []).append(store.commits[store.starts[position] : store.stops[position]])
     positions = np.full(store.n_commits, -1)
-    for commit in df.attrs.get("commits", {}).values():
+    for commit in facts_of(df).commits.values():
         if commit.position is not None and commit.index < store.n_commits:
             positions[commit.index] = commit.position
     line = repository.line

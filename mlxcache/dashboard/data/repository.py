@@ -7,17 +7,25 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from mlxcache.history.loading.commits import Commit
+from mlxcache.history.repository.commits import Commit
 from mlxcache.support.git import run_git
+from mlxcache.support.names import digest, slug
 
 _REMOTE: Final = re.compile(
     r"(?:(?:https?|ssh|git)://(?:[^/@\s]+@)?|[\w.-]+@)(?P<host>[\w.-]+)(?::\d+)?[:/](?P<path>[\w./~+-]+?)(?:\.git)?/?"
 )
+
+
+def commit_page(name: str) -> str:
+    """Where the site's own page of a measured commit is, relative to the site."""
+    plain = re.fullmatch(r"[0-9a-f]{12,64}", name)
+    return f"commits/{name[:12] if plain else f'{slug(name, 20)}-{digest(name)}'}.html"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +45,12 @@ class Repository:
         self._in_order = sorted(set(commits.values()), key=lambda commit: commit.index)
         self._line: list[tuple[str, str]] = []
         self._pattern = ""
+        self._tags: list[tuple[str, str]] = []
         self.name = ""
         if folder is not None:
             self._line = _line(folder, branch)
             self._pattern = _commit_address(folder)
+            self._tags = _tags(folder)
             self.name = _project_name(folder)
 
     @property
@@ -53,6 +63,23 @@ class Repository:
         known = self._commits.get(commit)
         on_line = known is None or known.place in ("line", "side")
         return f"{self._pattern}{commit}" if self._pattern and on_line and commit.isalnum() else ""
+
+    @property
+    def address_pattern(self) -> str:
+        """What stands before a commit's hash in its address on the web, or ""."""
+        return self._pattern
+
+    def tags(self) -> list[tuple[int, str]]:
+        """(index of the first measured commit that has it, name) of each tag on the line, oldest first."""
+        places = {name: position for position, (name, _) in enumerate(self._line)}
+        on_line = sorted((c.position, c.index) for c in self._in_order if c.position is not None)
+        positions = [position for position, _ in on_line]
+        found = []
+        for name, commit in self._tags:
+            at = bisect_left(positions, places[commit]) if commit in places else len(positions)
+            if at < len(positions):
+                found.append((on_line[at][1], name))
+        return sorted(found)
 
     def subject(self, commit: str) -> str:
         """The first line of its message, or ""."""
@@ -89,6 +116,13 @@ def _line(folder: Path, branch: str) -> list[tuple[str, str]]:
                 branch, "--")  # fmt: skip
     pairs = (row.split("\t", 1) for row in text.split("\n") if "\t" in row)
     return [(name, subject) for name, subject in pairs]
+
+
+def _tags(folder: Path) -> list[tuple[str, str]]:
+    """Each tag's name and the commit that it names."""
+    text = _git(folder, "for-each-ref", "refs/tags", "--format=%(refname:short)%09%(objectname)%09%(*objectname)")
+    rows = (row.split("\t") for row in text.split("\n") if row.count("\t") == 2)
+    return [(name, peeled or own) for name, own, peeled in rows]
 
 
 def _commit_address(folder: Path) -> str:

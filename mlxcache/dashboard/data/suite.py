@@ -2,8 +2,8 @@
 
 They look at names of parameters only, so any suite that has such parameters gets the pages:
 
-    path     with int32 and int64 among its values   -> the two paths
-    option   beside path                             -> options of reading positions
+    path     with int32 and int64 among its values   -> the two paths (`ratios`)
+    option   beside path                             -> options of reading positions (`ratios`)
     cache    with mlxcache and another value           -> peers
     a number with three values or more               -> cost against it
 """
@@ -11,54 +11,21 @@ They look at names of parameters only, so any suite that has such parameters get
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
+from mlxcache.history.loading.history import facts_of
+
 PLACE: Final = ["machine", "env", "commit", "commit_index"]
-TOKENS_BY_HEAD_SIZE: Final = "Tokens by head size"
+Place = tuple[str, str, int]  # machine, environment, index of the commit
 KEEP_COMMITS: Final = 6  # of a machine and environment, the newest
 REFERENCE_CACHE: Final = "mlxcache"
-_REFERENCE_OPTION: Final = "host"
 _LIMIT_OF: Final = {("tokens", "128"): "chunk", ("tokens", "2048"): "prompt", ("context", "1024"): "decode"}
 _SMALLEST_SPAN: Final = 4.0
-
-
-@dataclass(frozen=True, slots=True)
-class Ratio:
-    """One value over another, with an interval (NaN where a value has none)."""
-
-    ratio: float
-    low: float
-    high: float
-    value: float
-    over: float
-    unit: str
-
-    @property
-    def differs(self) -> bool:
-        """Whether the interval leaves 1 out."""
-        return self.low > 1.0 or self.high < 1.0
-
-    @property
-    def may_be_one(self) -> bool:
-        """Whether the interval holds 1; not known without an interval."""
-        return self.low <= 1.0 <= self.high
-
-
-@dataclass(frozen=True, slots=True)
-class HeatMap:
-    """Ratios over two parameters; both lists of names are in the order of their numbers."""
-
-    title: str
-    row_name: str
-    column_name: str
-    rows: tuple[str, ...]
-    columns: tuple[str, ...]
-    cells: Mapping[tuple[str, str], Ratio]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +33,8 @@ class Curve:
     """A benchmark's value against one numeric parameter, all others fixed.
 
     `slope` is in the unit for one more of the parameter; `exponent` 0 means that the cost does not grow, 1 that
-    it grows like the parameter.
+    it grows like the parameter. low and high are the ends of the run's own 99 % interval, NaN where it has none;
+    `others` are the fixed parameters with their values.
     """
 
     benchmark: str
@@ -75,8 +43,11 @@ class Curve:
     unit: str
     x: tuple[float, ...]
     y: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
     slope: float
     exponent: float
+    others: tuple[tuple[str, str], ...] = ()
 
     @property
     def name(self) -> str:
@@ -91,7 +62,7 @@ def curve_name(benchmark: str, parameter: str, fixed: str) -> str:
 
 def param_names(df: pd.DataFrame, benchmark: str) -> tuple[str, ...]:
     """A benchmark's parameters that have a column."""
-    known = df.attrs.get("benchmarks", {}).get(benchmark)
+    known = facts_of(df).benchmarks.get(benchmark)
     names = known.param_names if known is not None else ()
     return tuple(name for name in names if f"param_{name}" in df.columns)
 
@@ -101,17 +72,15 @@ def benchmarks_with(df: pd.DataFrame, *wanted: str) -> list[str]:
     if any(f"param_{name}" not in df.columns for name in wanted):
         return []
     measured = set(df["benchmark"].unique())
-    candidates = (name for name in df.attrs.get("benchmarks", {}) if name in measured)
+    candidates = (name for name in facts_of(df).benchmarks if name in measured)
     return [name for name in candidates if set(wanted) <= set(param_names(df, name))]
 
 
 def rows_of(df: pd.DataFrame, benchmark: str) -> pd.DataFrame:
     """A benchmark's values with its parameters as text columns of their own names."""
-    # Without what is known of the table, which pandas would copy at every step.
     mask = (df["benchmark"] == benchmark).to_numpy() & (df["status"] == "ok").to_numpy()
     names = param_names(df, benchmark)
     part = df.loc[mask, [*PLACE, "value", "ci_low", "ci_high", "unit", *(f"param_{name}" for name in names)]]
-    part.attrs = {}
     part = part.rename(columns={f"param_{name}": f"p:{name}" for name in names})
     for column in ["machine", "env", "commit", "unit", *(f"p:{name}" for name in names)]:
         part[column] = part[column].astype("str")
@@ -119,7 +88,8 @@ def rows_of(df: pd.DataFrame, benchmark: str) -> pd.DataFrame:
     return fine
 
 
-def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """A frame's rows as dictionaries."""
     return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
 
 
@@ -129,21 +99,6 @@ def newest_commits(frame: pd.DataFrame) -> dict[tuple[str, str], list[int]]:
     for (machine, env), part in frame.groupby(["machine", "env"], sort=True):
         found[str(machine), str(env)] = sorted(set(part["commit_index"].tolist()), reverse=True)[:KEEP_COMMITS]
     return found
-
-
-def ratio_of(one: Mapping[str, Any], other: Mapping[str, Any]) -> Ratio:
-    """The first value over the second; both intervals are widths on a logarithmic scale, added in squares."""
-    value, over = float(one["value"]), float(other["value"])
-    width = math.hypot(_log_width(one), _log_width(other))
-    ratio = value / over
-    return Ratio(ratio, ratio * math.exp(-width), ratio * math.exp(width), value, over, str(one["unit"]))
-
-
-def _log_width(row: Mapping[str, Any]) -> float:
-    value, low, high = float(row["value"]), float(row["ci_low"]), float(row["ci_high"])
-    if not (0 < low < math.inf and 0 < high < math.inf):
-        return math.nan
-    return max(math.log(high / value), math.log(value / low), 0.0)
 
 
 def sort_key(text: str) -> tuple[float, str]:
@@ -162,87 +117,28 @@ def is_number(text: str) -> bool:
         return False
 
 
-def heat_map(
-    title: str, row_name: str, column_name: str, cells: Iterable[tuple[tuple[str, str], Ratio]]
-) -> HeatMap:
-    """A heat map of the cells, rows and columns in the order of their numbers."""
-    table = dict(cells)
-    rows = sorted({row for row, _ in table}, key=sort_key)
-    columns = sorted({column for _, column in table}, key=sort_key)
-    return HeatMap(title, row_name, column_name, tuple(rows), tuple(columns), table)
+class Rows:
+    """Each benchmark's rows by place, looked up once for all commits of a table."""
 
+    def __init__(self, df: pd.DataFrame) -> None:
+        self.df = df
+        self._known: dict[str, dict[Place, list[dict[str, Any]]]] = {}
 
-def path_maps(df: pd.DataFrame, machine: str, env: str, commit_index: int) -> list[HeatMap]:
-    """int64 over int32 at one commit: tokens by head size over all steps, then each benchmark by itself."""
-    found: list[HeatMap] = []
-    combined: dict[tuple[str, str], Ratio] = {}
-    for benchmark in benchmarks_with(df, "path"):
-        names = [name for name in param_names(df, benchmark) if name != "path"]
-        if "option" in names:
-            continue
-        part = _at(rows_of(df, benchmark), machine, env, commit_index)
-        if set(part["unit"]) == {"ratio"}:
-            continue  # a ratio of ratios answers nothing
-        sides = {path: part[part["p:path"] == path] for path in ("int32", "int64")}
-        columns = [f"p:{name}" for name in names]
-        narrow = {tuple(row[c] for c in columns): row for row in _records(sides["int32"])}
-        cells: dict[tuple[str, ...], Ratio] = {}
-        for row in _records(sides["int64"]):
-            key = tuple(row[c] for c in columns)
-            if key in narrow:
-                cells[key] = ratio_of(row, narrow[key])
-        if not cells:
-            continue
-        if "head_dim" in names and ("context" in names) != ("tokens" in names):
-            for key, ratio in cells.items():
-                values = dict(zip(names, key, strict=True))
-                if values.get("context", "1024") == "1024":
-                    combined[values.get("tokens", "1"), values["head_dim"]] = ratio
-        found += _maps_of(benchmark, names, cells)
-    if len({row for row, _ in combined}) > 1:
-        found.insert(0, heat_map(TOKENS_BY_HEAD_SIZE, "tokens", "head size", combined.items()))
-    return found
+    def at(self, benchmark: str, machine: str, env: str, commit_index: int) -> list[dict[str, Any]]:
+        """As `rows_of` has them, in the table's order."""
+        return self._of(benchmark).get((machine, env, commit_index), [])
 
+    def of_machine(self, benchmark: str, machine: str) -> Iterator[tuple[Place, list[dict[str, Any]]]]:
+        """All rows of a benchmark on a machine, by place."""
+        return ((place, rows) for place, rows in self._of(benchmark).items() if place[0] == machine)
 
-def _maps_of(benchmark: str, names: list[str], cells: Mapping[tuple[str, ...], Ratio]) -> list[HeatMap]:
-    """Two parameters span a map; each combination of further ones has its own."""
-    groups: dict[tuple[str, ...], dict[tuple[str, str], Ratio]] = {}
-    for key, ratio in cells.items():
-        padded = (*key, "", "")
-        groups.setdefault(key[2:], {})[padded[1] if len(key) > 1 else "", padded[0]] = ratio
-    row_name = names[1] if len(names) > 1 else ""
-    column_name = names[0] if names else ""
-    maps = []
-    for rest, table in groups.items():
-        more = ", ".join(f"{name} {value}" for name, value in zip(names[2:], rest, strict=True))
-        maps.append(heat_map(f"{benchmark}{f': {more}' if more else ''}", row_name, column_name, table.items()))
-    return maps
-
-
-def option_maps(df: pd.DataFrame, machine: str, env: str, commit_index: int) -> list[HeatMap]:
-    """Each option over the one that the cache uses, for each path."""
-    found = []
-    for benchmark in benchmarks_with(df, "option", "path"):
-        part = _at(rows_of(df, benchmark), machine, env, commit_index)
-        others = [name for name in param_names(df, benchmark) if name not in ("option", "path")]
-        for path, rows in part.groupby("p:path", sort=True):
-            cells = {}
-            records = _records(rows)
-            base = {_rest(row, others): row for row in records if row["p:option"] == _REFERENCE_OPTION}
-            for row in records:
-                if _rest(row, others) in base:
-                    cells[_rest(row, others), row["p:option"]] = ratio_of(row, base[_rest(row, others)])
-            if cells:
-                found.append(heat_map(f"{path} positions", ", ".join(others), "option", cells.items()))
-    return found
-
-
-def _rest(row: Mapping[str, Any], names: Iterable[str]) -> str:
-    return ", ".join(str(row[f"p:{name}"]) for name in names)
-
-
-def _at(frame: pd.DataFrame, machine: str, env: str, commit_index: int) -> pd.DataFrame:
-    return frame[(frame["machine"] == machine) & (frame["env"] == env) & (frame["commit_index"] == commit_index)]
+    def _of(self, benchmark: str) -> dict[Place, list[dict[str, Any]]]:
+        if benchmark not in self._known:
+            places: dict[Place, list[dict[str, Any]]] = {}
+            for row in records(rows_of(self.df, benchmark)):
+                places.setdefault((row["machine"], row["env"], int(row["commit_index"])), []).append(row)
+            self._known[benchmark] = places
+        return self._known[benchmark]
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,83 +146,62 @@ class Race:
     """The same work on several caches; `limit` is how long its bytes take at the machine's copy speed, or None."""
 
     title: str
+    benchmark: str
     unit: str
     entries: tuple[tuple[str, float, float, float], ...]  # name, value, low, high
     limit: float | None
 
 
-def races(df: pd.DataFrame, machine: str, env: str, commit_index: int) -> list[Race]:
+def races(rows: Rows, machine: str, env: str, commit_index: int) -> list[Race]:
     """All comparisons of caches at one commit."""
-    shares = _limit_shares(df, machine, env, commit_index)
+    shares = _limit_shares(rows, machine, env, commit_index)
     found = []
-    for benchmark in benchmarks_with(df, "cache"):
-        part = _at(rows_of(df, benchmark), machine, env, commit_index)
-        others = [name for name in param_names(df, benchmark) if name != "cache"]
-        for fixed, rows in part.groupby([f"p:{name}" for name in others] or ["unit"], sort=True):
-            values = list(map(str, fixed))
+    for benchmark in benchmarks_with(rows.df, "cache"):
+        others = [name for name in param_names(rows.df, benchmark) if name != "cache"]
+        groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+        for row in rows.at(benchmark, machine, env, commit_index):
+            groups.setdefault(tuple(str(row[f"p:{name}"]) for name in others), []).append(row)
+        for values, group in groups.items():
             entries = [
                 (str(row["p:cache"]), float(row["value"]), float(row["ci_low"]), float(row["ci_high"]))
-                for row in rows.sort_values("value").to_dict("records")
+                for row in sorted(group, key=lambda row: float(row["value"]))
             ]
             own = next((value for name, value, _, _ in entries if name == REFERENCE_CACHE), None)
             if len(entries) < 2 or own is None:
                 continue
             kind = next((_LIMIT_OF[key] for key in zip(others, values, strict=False) if key in _LIMIT_OF), "")
             limit = own * shares[kind] if kind in shares and "Ring" not in benchmark else None
-            more = ", ".join(f"{name} {value}" for name, value in zip(others, values, strict=False))
-            title = f"{benchmark}{f': {more}' if more else ''}"
-            found.append(Race(title, str(rows["unit"].iloc[0]), tuple(entries), limit))
-    found.sort(key=lambda race: [sort_key(word) for word in race.title.replace(",", "").split()])
+            more = " ".join(f"{name}={value}" for name, value in zip(others, values, strict=False))
+            title = f"{benchmark}{f' {more}' if more else ''}"
+            found.append(Race(title, benchmark, str(group[0]["unit"]), tuple(entries), limit))
+    found.sort(key=lambda race: [sort_key(word) for word in race.title.replace("=", " ").split()])
     return found
 
 
-def _limit_shares(df: pd.DataFrame, machine: str, env: str, commit_index: int) -> dict[str, float]:
+def _limit_shares(rows: Rows, machine: str, env: str, commit_index: int) -> dict[str, float]:
     """The share of the machine's limit that each kind of step reaches, where that was measured."""
-    for benchmark in benchmarks_with(df, "kind"):
+    for benchmark in benchmarks_with(rows.df, "kind"):
         if benchmark.endswith("track_fraction_of_limit"):
-            part = _at(rows_of(df, benchmark), machine, env, commit_index)
-            return dict(zip(part["p:kind"], part["value"].astype(float), strict=True))
+            return {
+                str(row["p:kind"]): float(row["value"]) for row in rows.at(benchmark, machine, env, commit_index)
+            }
     return {}
 
 
-class Rows:
-    """Each benchmark's rows by place, looked up once for all commits of a table."""
-
-    def __init__(self, df: pd.DataFrame) -> None:
-        self._df = df
-        self._known: dict[str, dict[tuple[str, str, int], list[dict[str, Any]]]] = {}
-
-    def at(self, benchmark: str, machine: str, env: str, commit_index: int) -> list[dict[str, Any]]:
-        """As `rows_of` has them, in the table's order."""
-        if benchmark not in self._known:
-            places: dict[tuple[str, str, int], list[dict[str, Any]]] = {}
-            for row in _records(rows_of(self._df, benchmark)):
-                places.setdefault((row["machine"], row["env"], int(row["commit_index"])), []).append(row)
-            self._known[benchmark] = places
-        return self._known[benchmark].get((machine, env, commit_index), [])
-
-
 def curves(
-    df: pd.DataFrame,
-    machine: str,
-    env: str,
-    commit_index: int,
-    most: int = 200,
-    *,
-    rows: Rows | None = None,
-    known: Collection[str] = (),
+    rows: Rows, machine: str, env: str, commit_index: int, most: int = 400, *, known: Collection[str] = ()
 ) -> list[Curve]:
     """Every benchmark against every numeric parameter with three values or more that span a factor of four.
 
-    At most so many, less those whose names are `known`. `rows` are those of `df`, to share between commits.
+    At most so many, less those whose names are `known`.
     """
-    source = rows or Rows(df)
+    df = rows.df
     found: list[Curve | None] = []
     for benchmark in benchmarks_with(df):
         names = param_names(df, benchmark)
         if not names or len(found) >= most:
             continue
-        part = source.at(benchmark, machine, env, commit_index)
+        part = rows.at(benchmark, machine, env, commit_index)
         for name in names:
             texts = {row[f"p:{name}"] for row in part}
             numbers = sorted(float(text) for text in texts if is_number(text) and float(text) > 0)
@@ -340,17 +215,21 @@ def curves(
                 # Where a row lacks a parameter, it is of another shape of the benchmark.
                 if len(group) < 3 or not all(isinstance(value, str) for value in fixed):
                     continue
-                label = ", ".join(f"{o} {v}" for o, v in zip(others, fixed, strict=True))
+                pairs = tuple(zip(others, map(str, fixed), strict=True))
+                label = " ".join(f"{other}={value}" for other, value in pairs)
                 wanted = curve_name(benchmark, name, label) not in known
-                found.append(_curve(benchmark, name, label, group) if wanted else None)
+                found.append(_curve(benchmark, name, label, pairs, group) if wanted else None)
     return [curve for curve in found[:most] if curve is not None]
 
 
-def _curve(benchmark: str, name: str, label: str, rows: Sequence[Mapping[str, Any]]) -> Curve:
-    points = sorted((float(row[f"p:{name}"]), float(row["value"])) for row in rows)
-    x, y = np.array([p[0] for p in points]), np.array([p[1] for p in points])
+def _curve(
+    benchmark: str, name: str, label: str, others: tuple[tuple[str, str], ...], rows: Sequence[Mapping[str, Any]]
+) -> Curve:
+    points = sorted(
+        (float(row[f"p:{name}"]), float(row["value"]), float(row["ci_low"]), float(row["ci_high"])) for row in rows
+    )
+    x, y, low, high = np.array(points).T
     slope = float(np.polyfit(x, y, 1)[0])
     exponent = float(np.polyfit(np.log(x), np.log(y), 1)[0])
-    return Curve(
-        benchmark, name, label, str(rows[0]["unit"]), tuple(x.tolist()), tuple(y.tolist()), slope, exponent
-    )
+    ends = (tuple(x.tolist()), tuple(y.tolist()), tuple(low.tolist()), tuple(high.tolist()))
+    return Curve(benchmark, name, label, str(rows[0]["unit"]), *ends, slope, exponent, others)

@@ -6,7 +6,9 @@ so instead of being empty.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 import pandas as pd
@@ -15,14 +17,18 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from mlxcache.dashboard.data import ratios
 from mlxcache.dashboard.data import suite as suite_data
-from mlxcache.dashboard.data.explorer import environment_requirements
+from mlxcache.dashboard.data.facts import gather
 from mlxcache.dashboard.data.quality import machine_noise
+from mlxcache.dashboard.data.ratios import HeatMap
+from mlxcache.dashboard.data.releases import compare_releases
+from mlxcache.dashboard.data.suite import Race, Rows
 from mlxcache.dashboard.figures import suite as suite_figures
 from mlxcache.dashboard.figures.style import MARKERS, PLAIN, Palette, Theme, blank, legend_below, palette, style
+from mlxcache.history.loading.history import facts_of
 from mlxcache.history.loading.series_store import Series, SeriesStore
 from mlxcache.reports.plain_text import short
-from mlxcache.reports.releases import release_key
 from mlxcache.reports.units import format_value
 
 _COLUMNS = 4
@@ -70,56 +76,50 @@ def _small_multiple(axes: Axes, series: Series, changes: pd.DataFrame | None, co
 
 
 @rc_context(PLAIN)
-def releases_figure(df: pd.DataFrame, package: str = "mlx", *, most: int = 12, theme: Theme = "light") -> Figure:
-    """Benchmarks by release of a package, each relative to the oldest release that was measured.
+def releases_figure(
+    df: pd.DataFrame, package: str = "mlx", *, machine: str = "", most: int = 8, theme: Theme = "light"
+) -> Figure:
+    """Benchmarks by release of a package, all at one commit, each relative to the oldest release measured there.
 
-    A benchmark's point is the median over its series that all its releases have, each at its newest commit.
+    The commit is the newest one that was measured on most releases, so no change of our own is among what the
+    figure shows. `machine` is one of the table; "": the first that has releases to compare.
     """
     colours = palette(theme)
-    versions = {env: own[package] for env, own in environment_requirements(df).items() if package in own}
-    if len(set(versions.values())) < 2:
-        return _empty(colours, f"fewer than two releases of {package} were measured")
-    lines = _by_release(SeriesStore(df), versions)
-    if not lines:
-        return _empty(colours, f"no series was measured on two releases of {package}")
-    order = sorted({version for line in lines.values() for version in line}, key=release_key)
+    found = next(
+        (
+            one
+            for one in compare_releases(gather(df, pd.DataFrame()))
+            if one.package == package and machine in ("", one.machine)
+        ),
+        None,
+    )
+    if found is None:
+        return _empty(colours, f"fewer than two releases of {package} were measured at one commit")
     figure = blank(colours, 9.0, 4.6)
     axes = figure.add_subplot()
     style(axes, colours)
     axes.axhline(0, color=colours.grid, lw=1)
-    widest = sorted(lines.items(), key=lambda item: -max(abs(np.log(value)) for value in item[1].values()))[:most]
-    for i, (name, line) in enumerate(widest):
-        x = [order.index(version) for version in sorted(line, key=release_key)]
-        y = [100 * (line[order[place]] - 1) for place in x]
+    lines = sorted(found.rows, key=lambda row: -max(abs(np.log(m.ratio)) for m in row[1] if m))[:most]
+    for i, (name, means) in enumerate([("geometric mean of all", found.overall), *lines]):
+        known = [(x, mean) for x, mean in enumerate(means) if mean is not None]
+        x = np.array([place for place, _ in known])
+        y = np.array([100 * (mean.ratio - 1) for _, mean in known])
+        ends = np.array([[100 * (m.low - 1), 100 * (m.high - 1)] for _, m in known]).T
+        colour = colours.text if i == 0 else colours.cycle[(i - 1) % len(colours.cycle)]
         axes.plot(
-            x, y, marker=MARKERS[i % len(MARKERS)], ms=5, lw=1.4, label=short(name, 44),
-            color=colours.cycle[i % len(colours.cycle)],
+            x, y, marker=MARKERS[(i - 1) % len(MARKERS)] if i else "o", ms=5, lw=2.4 if i == 0 else 1.2,
+            label=short(name, 44), color=colour,
         )  # fmt: skip
-    axes.set_xticks(range(len(order)), order)
+        sure = np.isfinite(ends).all(axis=0)
+        axes.vlines(x[sure], ends[0][sure], ends[1][sure], color=colour, alpha=0.5, lw=1)
+    axes.set_xticks(range(len(found.versions)), list(found.versions))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:+.0f} %"))
     axes.set_xlabel(f"release of {package}", color=colours.text, fontsize=9)
-    axes.set_title("change since the oldest release", loc="left", color=colours.text, fontsize=10.5)
+    names = {commit.index: commit.name for commit in facts_of(df).commits.values()}
+    title = f"since {found.versions[0]}, all at {names[found.commit][:8]} on {short(found.machine, 50)}"
+    axes.set_title(title, loc="left", color=colours.text, fontsize=10.5)
     legend_below(figure, colours)
     return figure
-
-
-def _by_release(store: SeriesStore, versions: Mapping[str, str]) -> dict[str, dict[str, float]]:
-    """Benchmark to release to value relative to the oldest release."""
-    newest: dict[str, dict[tuple[str, str], dict[str, float]]] = {}
-    for position, key in enumerate(store.keys):
-        if key.env in versions:
-            places = newest.setdefault(key.benchmark, {})
-            last = store.newest_value(position)
-            places.setdefault((key.machine, key.params), {})[versions[key.env]] = last
-    found: dict[str, dict[str, float]] = {}
-    for benchmark, places in newest.items():
-        known = [own for own in places.values() if len(own) > 1 and min(own.values()) > 0]
-        releases = sorted(set().union(*known), key=release_key)
-        whole = [own for own in known if len(own) == len(releases)]
-        if whole:
-            ratios = {r: float(np.median([own[r] / own[releases[0]] for own in whole])) for r in releases}
-            found[benchmark] = ratios
-    return found
 
 
 @rc_context(PLAIN)
@@ -152,52 +152,69 @@ def noise_figure(df: pd.DataFrame, *, theme: Theme = "light") -> Figure:
     return figure
 
 
-def paths_figure(df: pd.DataFrame, *, theme: Theme = "light") -> Figure:
-    """int64 over int32, tokens by head size, at the commit that was measured last."""
-    places = _newest(df, suite_data.benchmarks_with(df, "path"))
-    found = [content for at in places for content in suite_data.path_maps(df, *at)]
-    found.sort(key=lambda content: content.title != suite_data.TOKENS_BY_HEAD_SIZE)
-    if found:
-        return suite_figures.ratio_figure(found[0], theme=theme)
+def paths_figure(df: pd.DataFrame, *, machine: str = "", theme: Theme = "light") -> Figure:
+    """int64 over int32, tokens by head size, at the newest commit that has it; `machine`: one of the table."""
+    rows = Rows(df)
+    for at in _newest(df, suite_data.benchmarks_with(df, "path"), machine):
+        for content in ratios.path_maps(rows, *at):
+            if content.title == ratios.TOKENS_BY_HEAD_SIZE:
+                return suite_figures.ratio_figure(_placed(df, content, at), theme=theme)
+    for at in _newest(df, suite_data.benchmarks_with(df, "path"), machine):
+        for content in ratios.path_maps(rows, *at):
+            return suite_figures.ratio_figure(_placed(df, content, at), theme=theme)
     return _empty(palette(theme), "the two paths were not measured")
 
 
-def options_figure(df: pd.DataFrame, path: str = "int64", *, theme: Theme = "light") -> Figure:
+def options_figure(df: pd.DataFrame, path: str = "int64", *, machine: str = "", theme: Theme = "light") -> Figure:
     """The options of reading positions over the one in use, for one path."""
-    benchmarks = suite_data.benchmarks_with(df, "option", "path")
-    for at in _newest(df, benchmarks):
-        for content in suite_data.option_maps(df, *at):
+    rows = Rows(df)
+    for at in _newest(df, suite_data.benchmarks_with(df, "option", "path"), machine):
+        for content in ratios.option_maps(rows, *at):
             if content.title.startswith(path):
-                return suite_figures.ratio_figure(content, theme=theme)
+                return suite_figures.ratio_figure(_placed(df, content, at), theme=theme)
     return _empty(palette(theme), f"no options of reading {path} positions were measured")
 
 
-def peers_figure(df: pd.DataFrame, *, theme: Theme = "light") -> Figure:
+def peers_figure(df: pd.DataFrame, *, machine: str = "", theme: Theme = "light") -> Figure:
     """The same work on each cache and the machine's limit, at the commit that was measured last."""
-    for at in _newest(df, suite_data.benchmarks_with(df, "cache")):
-        found = suite_data.races(df, *at)
+    rows = Rows(df)
+    for at in _newest(df, suite_data.benchmarks_with(df, "cache"), machine):
+        found = suite_data.races(rows, *at)
         if found:
-            return suite_figures.race_figure(found, theme=theme)
+            return suite_figures.race_figure([_placed(df, race, at) for race in found], theme=theme)
     return _empty(palette(theme), "no peers were measured")
 
 
-def scaling_figure(df: pd.DataFrame, parameter: str = "context", *, theme: Theme = "light") -> Figure:
+def scaling_figure(
+    df: pd.DataFrame, parameter: str = "context", *, machine: str = "", theme: Theme = "light"
+) -> Figure:
     """Cost against one parameter, at the commit that was measured last."""
-    for at in _newest(df, suite_data.benchmarks_with(df, parameter)):
-        found = [curve for curve in suite_data.curves(df, *at) if curve.parameter == parameter]
+    rows = Rows(df)
+    for at in _newest(df, suite_data.benchmarks_with(df, parameter), machine):
+        found = [curve for curve in suite_data.curves(rows, *at) if curve.parameter == parameter]
         first = [curve for curve in found if curve.benchmark == found[0].benchmark]
         if first:
             return suite_figures.curve_figure(first, theme=theme)
     return _empty(palette(theme), f"nothing was measured against {parameter}")
 
 
-def _newest(df: pd.DataFrame, benchmarks: Sequence[str]) -> list[tuple[str, str, int]]:
+Titled = TypeVar("Titled", HeatMap, Race)
+
+
+def _placed(df: pd.DataFrame, content: Titled, at: tuple[str, str, int]) -> Titled:
+    """With machine and commit in its title, so that nobody takes one place for another."""
+    names = {commit.index: commit.name for commit in facts_of(df).commits.values()}
+    return replace(content, title=f"{content.title}, {short(at[0], 34)} at {names[at[2]][:8]}")
+
+
+def _newest(df: pd.DataFrame, benchmarks: Sequence[str], machine: str = "") -> list[tuple[str, str, int]]:
     """Machine, environment and commit of all that measured these lately, the most recent first."""
     table = df.loc[df["benchmark"].isin(benchmarks).to_numpy() & (df["status"] == "ok").to_numpy()]
     seen = table[["machine", "env", "commit_index"]].drop_duplicates().astype({"machine": "str", "env": "str"})
     newest = suite_data.newest_commits(seen)
-    places = [(machine, env, commit) for (machine, env), commits in newest.items() for commit in commits]
-    return sorted(places, key=lambda place: (-place[2], place[0], place[1]))
+    places = [(one, env, commit) for (one, env), commits in newest.items() for commit in commits]
+    own = [place for place in places if machine in ("", place[0])]
+    return sorted(own, key=lambda place: (-place[2], place[0], place[1]))
 
 
 def _empty(colours: Palette, text: str) -> Figure:

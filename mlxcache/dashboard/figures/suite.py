@@ -12,7 +12,8 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from mlxcache.dashboard.data.suite import Curve, HeatMap, Race
+from mlxcache.dashboard.data.ratios import HeatMap
+from mlxcache.dashboard.data.suite import Curve, Race
 from mlxcache.dashboard.figures.style import MARKERS, PLAIN, Palette, Theme, blank, legend_below, palette, style
 from mlxcache.reports.plain_text import short
 from mlxcache.reports.units import format_value
@@ -34,7 +35,7 @@ def ratio_figure(content: HeatMap, *, theme: Theme = "light") -> Figure:
         for j, column in enumerate(content.columns):
             if (row, column) in content.cells:
                 cell = content.cells[row, column]
-                grid[i, j] = 0.0 if cell.may_be_one else math.log(cell.ratio)
+                grid[i, j] = math.log(cell.ratio) if cell.differs else 0.0
     ramp = LinearSegmentedColormap.from_list("ratio", [colours.level, colours.background, colours.regression])
     axes.imshow(grid, cmap=ramp, vmin=-_WIDEST, vmax=_WIDEST, aspect="auto", alpha=0.75)
     for (row, column), cell in content.cells.items():

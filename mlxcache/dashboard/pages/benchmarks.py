@@ -2,58 +2,81 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
-from mlxcache.dashboard.pages.render import Pages
-from mlxcache.dashboard.pages.sparkline import sparkline
-from mlxcache.dashboard.pages.tables import Cell, Table, number
-from mlxcache.history.loading.series_store import SeriesStore
+import numpy as np
+
+from mlxcache.dashboard.data.facts import SiteFacts
+from mlxcache.dashboard.drawings.numbers import value_text
+from mlxcache.dashboard.drawings.sparkline import sparkline
+from mlxcache.dashboard.writing.links import explorer_link
+from mlxcache.dashboard.writing.page import Page, Site, with_series
+from mlxcache.dashboard.writing.tables import Cell, Table, number
+from mlxcache.history.statistics.noise import short_term_sigma
 from mlxcache.reports.events import Event
-from mlxcache.reports.units import format_value
+from mlxcache.reports.plain_text import short
 
 _A_PAGE: Final = 400
+_FEW: Final = 4
 
 
-def write_benchmark_pages(pages: Pages, store: SeriesStore, events: Sequence[Event]) -> None:
-    """Write benchmarks.html, and more of them where there are many."""
+def _write(site: Site, facts: SiteFacts) -> None:
     newest: dict[str, Event] = {}
-    for event in events:
+    for event in facts.events:
         newest.setdefault(event.benchmark, event)
     cards = []
     rows = []
-    for name, positions in store.by_benchmark.items():
-        # The series that changed last, else the one with the longest history, stands for all.
-        found = newest.get(name)
-        shown = store.position(int(found.lead["series"])) if found else store.longest(positions)
-        series = store.series(shown)
-        unit = store.keys[shown].unit
-        last = float(series.values[-1])
-        cards.append(
-            {
-                "name": name,
-                "n": len(positions),
-                "key": store.keys[shown],
-                "last": last,
-                "unit": unit,
-                "event": found,
-                "spark": sparkline(series),
-            }
-        )
+    for name, positions in facts.store.by_benchmark.items():
+        card = _card(facts, name, positions, newest.get(name))
+        cards.append(card)
+        event, unit = card["event"], card["unit"]
         rows.append(
             [
                 Cell(name),
                 number(str(len(positions)), len(positions)),
-                number(format_value(last, unit), last),
+                Cell(" ".join(facts.names.parameters(name))),
+                number(value_text(card["last"], unit), card["last"]),
                 Cell(unit),
-                Cell(found.after if found else ""),
-                Cell(found.direction if found else ""),
-                number("", float(found.lead["magnitude"]) if found else None),
+                Cell(event.after if event else ""),
+                Cell(event.direction if event else ""),
+                number("", float(event.lead["magnitude"]) if event else None),
             ]
         )
-    header = ("benchmark", "series", "last_value", "unit", "last_change", "direction", "magnitude")
-    pages.table(Table("csv/benchmarks.csv", "All benchmarks", header, rows))
+    header = ("benchmark", "n_series", "parameters", "last_value", "unit", "last_change", "direction", "magnitude")
+    site.pages.table(Table("csv/benchmarks.csv", "All benchmarks", header, rows))
     parts = [cards[i : i + _A_PAGE] for i in range(0, len(cards), _A_PAGE)]
-    paths = ["benchmarks.html", *(f"benchmarks-{i}.html" for i in range(2, len(parts) + 1))]
+    paths = [PAGE.path, *(f"benchmarks-{i}.html" for i in range(2, len(parts) + 1))]
     for path, part in zip(paths, parts, strict=True):
-        pages.page(path, "benchmarks.html", cards=part, n=len(cards), paths=paths)
+        site.pages.page(path, "benchmarks.html", cards=part, n=len(cards), paths=paths)
+
+
+def _card(facts: SiteFacts, name: str, positions: list[int], event: Event | None) -> dict[str, Any]:
+    """The series that changed last, else the one with the longest history, stands for all."""
+    store = facts.store
+    shown = store.position(int(event.lead["series"])) if event else store.longest(positions)
+    series = store.series(shown)
+    key = store.keys[shown]
+    known = len(series.values) >= _FEW and bool((series.values > 0).all())
+    noise = short_term_sigma(np.log(series.values)) if known else 0.0
+    # A search finds parameters and their values as well as the name.
+    words: dict[str, None] = {}
+    for position in positions[:200]:
+        own = store.keys[position]
+        words |= dict.fromkeys(f"{n}={v}" for n, v in facts.names.pairs(name, own.params))
+        words |= dict.fromkeys([facts.names.machine(own.machine)])
+    return {
+        "name": name,
+        "n": len(positions),
+        "key": key,
+        "params": facts.names.params(name, key.params),
+        "last": float(series.values[-1]),
+        "unit": key.unit,
+        "event": event,
+        "noise": noise,
+        "spark": sparkline(series, noise=noise),
+        "link": explorer_link(facts, name),
+        "text": short(" ".join([name, *words]), 1500),
+    }
+
+
+PAGE: Final = Page("benchmarks.html", "Benchmarks", with_series, _write)

@@ -1,33 +1,27 @@
-"""The list of all changes, and a page for each with a permanent address."""
+"""The list of all changes: pages of fifty for reading, and the same as data, which a script sorts and filters."""
 
 from __future__ import annotations
 
-import re
+import math
 from collections.abc import Sequence
 from typing import Any, Final
 
-import numpy as np
 import pandas as pd
 
-from mlxcache.dashboard.data.answer import plural
-from mlxcache.dashboard.data.repository import Repository
-from mlxcache.dashboard.figures.change_pictures import ChangePictures
-from mlxcache.dashboard.output import Output
-from mlxcache.dashboard.pages.change_text import issue_text
-from mlxcache.dashboard.pages.render import Pages
-from mlxcache.dashboard.pages.sparkline import sparkline
-from mlxcache.dashboard.pages.tables import Cell, Table, number
-from mlxcache.history.loading.series_store import SeriesStore
-from mlxcache.reports.events import Event, left_standing, size, standing, state_word
-from mlxcache.reports.plain_text import short
-from mlxcache.reports.text import interval, label
-from mlxcache.reports.units import format_change, format_value
+from mlxcache.dashboard.data.answer import certain, day, plural
+from mlxcache.dashboard.data.facts import SiteFacts
+from mlxcache.dashboard.drawings.numbers import value_text
+from mlxcache.dashboard.pages.change_page import amount_cell, write_change_pages
+from mlxcache.dashboard.pages.front import sparks_of
+from mlxcache.dashboard.writing.page import Page, Site, always
+from mlxcache.dashboard.writing.tables import Cell, Table, number
+from mlxcache.history.changes.change_table import set_aside_of
+from mlxcache.reports.events import Event, left_standing, standing
+from mlxcache.reports.plain_text import clean, script_json, short
+from mlxcache.reports.units import format_change
 
-_MOST_SETS: Final = 60
-_MOST_OTHERS: Final = 40
+_A_PAGE: Final = 50
 _MOST_ASIDE: Final = 200
-_NOTE: Final = "changes"
-_ADDRESS: Final = re.compile(r"changes/[A-Za-z0-9_.-]+")
 _ROW_NAMES: Final = (
     "benchmark", "params", "machine", "env", "direction", "state", "before", "after", "value_before",
     "value_after", "unit", "magnitude", "magnitude_low", "magnitude_high", "confidence", "n_before", "n_after",
@@ -35,95 +29,92 @@ _ROW_NAMES: Final = (
 )  # fmt: skip
 
 
-def write_change_pages(
-    pages: Pages,
-    out: Output,
-    pictures: ChangePictures,
-    store: SeriesStore,
-    events: Sequence[Event],
-    changes: pd.DataFrame,
-    repository: Repository,
-    address: str,
-) -> int:
-    """Write changes.html and the pages below changes/; returns how many figures are left for later builds."""
-    now = standing(list(events))
-    ahead = {id(event) for event in now}
-    left = 0
-    before = np.array([event.before_index for event in events])
-    after = np.array([event.after_index for event in events])
-    # What stands is drawn first, since the number of figures is limited.
-    for event in [*now, *(event for event in events if id(event) not in ahead)]:
-        picture = pictures.get(event.lead, event.address)
-        left += picture is None
-        beside = np.flatnonzero((before < event.after_index) & (after > event.before_index))
-        others = [events[i] for i in beside.tolist() if events[i].benchmark != event.benchmark]
-        others.sort(key=lambda other: (other.direction != event.direction, -size(other.lead)))
-        commits, n_commits = repository.between(event.before, event.after)
-        page = f"{address.rstrip('/')}/{event.address}.html" if address else ""
-        table = pages.table(rows_table(f"{event.address}.csv", event))
-        pages.page(
-            f"{event.address}.html",
-            "change.html",
-            event=event,
-            picture=picture,
-            spark=sparkline(store.series(store.position(int(event.lead["series"]))), event.lead),
-            table=table,
-            commits=commits,
-            n_commits=n_commits,
-            with_line=bool(repository.line),
-            others=others[:_MOST_OTHERS],
-            n_others=len(others),
-            sets=_sets(store, event),
-            n_sets=len(store.by_benchmark.get(event.benchmark, ())),
-            issue=issue_text(event, commits, n_commits, page),
-            explorer=_explorer_link(store, event),
-        )
-    _write_gone(pages, out, events)
-    aside = changes.attrs.get("set_aside")
-    parts = [] if aside is None else [
-        ("Refuted by a rerun", aside.refuted),
-        ("Only documentation changed there", aside.documentation),
-        ("The machine's own", aside.machine),
-    ]  # fmt: skip
-    pages.page(
-        "changes.html",
-        "changes.html",
-        groups=[
-            ("standing", "Regressions", now),
-            ("ended", "No longer measured", left_standing(list(events))),
-            ("recovered", "Recovered", [e for e in events if e.is_regression and e.state == "recovered"]),
-            ("improved", "Improvements", [e for e in events if not e.is_regression]),
-        ],
-        sparks={
-            event.address: sparkline(store.series(store.position(int(event.lead["series"]))), event.lead)
-            for event in events
-        },
-        aside=[(title, aside_table(pages, title, frame)) for title, frame in parts if len(frame)],
-    )
-    pages.table(_all_rows(events))
-    return left
-
-
-def rows_table(path: str, event: Event) -> Table:
-    """Every series of one event."""
-    header = ("Parameters", "Machine", "Before", "After", "Change", "95 % interval", "State", "Confidence")
-    return Table(path, "Series that moved", header, [_short_row(row) for row in event.rows])
-
-
-def _short_row(row: Any) -> list[Cell]:
-    unit = str(row["unit"])
-    sign = "▲" if float(row["magnitude"]) > 0 else "▼"
-    kind: Any = "worse" if row["direction"] == "regression" else "better"
+def sections_of(events: list[Event]) -> list[tuple[str, str, str, list[Event]]]:
+    """The kinds of changes: id, title, what it means, the events."""
+    now, ended = standing(events), left_standing(events)
+    unsure = [event for event in now if event.uncertain]
     return [
-        Cell(short(str(row["params"])) or "none", str(row["params"]), "code"),
-        Cell(short(str(row["machine"]), 40), str(row["machine"])),
-        number(format_value(float(row["value_before"]), unit), float(row["value_before"])),
-        number(format_value(float(row["value_after"]), unit), float(row["value_after"])),
-        number(f"{sign} {format_change(float(row['magnitude']))}", float(row["magnitude"]), kind),
-        Cell(interval(float(row["magnitude_low"]), float(row["magnitude_high"])), kind="number"),
-        Cell(state_word(str(row["state"]), str(row["direction"])), str(row["state"])),
-        number(f"{float(row['confidence']):.2f}", float(row["confidence"])),
-    ]
+        ("standing", "Regressions", "Worse than before, and still so.", certain(now)),
+        ("unsure", "Perhaps", "Their intervals hold 0: more commits or a rerun will tell.", unsure),
+        ("ended", "No longer measured", "Worse when last measured; what became of them is not known.", ended),
+        ("recovered", "Recovered", "Worse for a while, and back.",
+         [e for e in events if e.is_regression and e.state == "recovered"]),
+        ("improved", "Improvements", "Better than before.", [e for e in events if not e.is_regression]),
+    ]  # fmt: skip
+
+
+def _write(site: Site, facts: SiteFacts) -> None:
+    write_change_pages(site)
+    sections = sections_of(facts.events)
+    flat = [(part, event) for part in sections for event in part[3]]
+    pages = [flat[i : i + _A_PAGE] for i in range(0, len(flat), _A_PAGE)] or [[]]
+    paths = ["changes.html", *(f"changes-{i}.html" for i in range(2, len(pages) + 1))]
+    first_page = {
+        name: next(
+            (path for path, own in zip(paths, pages, strict=True) if any(p[0] == name for p, _ in own)), paths[0]
+        )
+        for name, _, _, _ in sections
+    }
+    aside = _aside(site)
+    for number_, (path, own) in enumerate(zip(paths, pages, strict=True)):
+        groups = []
+        for part in sections:
+            events = [event for kind, event in own if kind is part]
+            if events or (number_ == 0 and not part[3]):
+                groups.append((part[0], part[1], part[2], events, len(part[3])))
+        site.pages.page(
+            path,
+            "changes.html",
+            groups=groups,
+            jump=[(first_page[name], name, title, len(events)) for name, title, _, events in sections],
+            sparks=sparks_of(facts, [event for _, event in own]),
+            newest=_newest(facts, [event for _, event in own]),
+            paths=paths,
+            n_events=len(facts.events),
+            aside=aside if path == paths[-1] else [],
+            aside_path=paths[-1] if aside else "",
+            is_first=number_ == 0,
+        )
+    site.out.text("data/changes.js", f"mlxcacheData({script_json(['changes', _packed(facts, sections)])});\n")
+    site.pages.table(_all_rows(facts.events))
+
+
+def _newest(facts: SiteFacts, events: Sequence[Event]) -> dict[str, float]:
+    store = facts.store
+    return {event.address: store.newest_value(store.position(int(event.lead["series"]))) for event in events}
+
+
+def _packed(facts: SiteFacts, sections: list[tuple[str, str, str, list[Event]]]) -> dict[str, Any]:
+    """Every change as a short list, for the script that sorts and filters."""
+    machines = list(facts.store.by_machine)
+    place = {name: i for i, name in enumerate(machines)}
+    rows = []
+    newest = _newest(facts, facts.events)
+    for number_, (_, _, _, events) in enumerate(sections):
+        for event in events:
+            lead = event.lead
+            unit = str(lead["unit"])
+            magnitude = float(lead["magnitude"])
+            rows.append(
+                [
+                    f"{event.address}.html", clean(event.benchmark), event.word, int(event.is_regression),
+                    round(magnitude, 5) if math.isfinite(magnitude) else None, number_, event.state_word,
+                    round(event.confidence, 4), value_text(float(lead["value_before"]), unit),
+                    value_text(float(lead["value_after"]), unit), value_text(newest[event.address], unit),
+                    event.after_index, [place[m] for m in event.machines if m in place],
+                    clean(short(facts.names.params(event.benchmark, str(lead["params"])), 80)), len(event.rows),
+                ]
+            )  # fmt: skip
+    return {
+        "sections": [title for _, title, _, _ in sections],
+        "machines": [clean(facts.names.machine(name)) for name in machines],
+        "commits": {
+            event.after_index: [clean(event.after[:10]), day(facts.by_name.get(event.after)),
+                                clean(short(facts.repository.subject(event.after), 90))]
+            for event in facts.events
+        },
+        "rows": rows,
+    }  # fmt: skip
 
 
 def _all_rows(events: Sequence[Event]) -> Table:
@@ -142,59 +133,42 @@ def _raw(value: Any) -> Cell:
     return number(str(value), value)
 
 
-def aside_table(pages: Pages, title: str, frame: pd.DataFrame) -> Table:
+def _aside(site: Site) -> list[tuple[str, Table]]:
+    """What was found and is not listed, by the reason."""
+    found = set_aside_of(site.facts.changes)
+    parts = [] if found is None else [
+        ("Refuted by a rerun", found.refuted),
+        ("Only documentation changed there", found.documentation),
+        ("The machine's own", found.machine),
+    ]  # fmt: skip
+    return [(title, aside_table(site, title, frame)) for title, frame in parts if len(frame)]
+
+
+def aside_table(site: Site, title: str, frame: pd.DataFrame) -> Table:
     """Changes that are not listed, and why."""
+    facts = site.facts
     rows = []
-    for row in frame.to_dict("records")[:_MOST_ASIDE]:
-        cells = _short_row(row)
-        name = Cell(short(label(row)), label(row), "code")
-        rows.append([name, *cells[1:5], Cell(str(row["after"])[:8], str(row["after"])), Cell(str(row["note"]))])
-    header = ("Benchmark", "Machine", "Before", "After", "Change", "Since", "Note")
-    slug = title.split()[0].lower()
-    return pages.table(Table(f"csv/set-aside-{slug}.csv", plural(len(frame), "change"), header, rows))
-
-
-def _sets(store: SeriesStore, event: Event) -> list[dict[str, Any]]:
-    """The benchmark's series side by side: those that moved first."""
-    moved = {int(row["series"]): row for row in event.rows}
-    positions = store.by_benchmark.get(event.benchmark, [])
-    machines = set(event.machines)
-    positions = sorted(
-        positions, key=lambda p: (store.keys[p].number not in moved, store.keys[p].machine not in machines, p)
-    )
-    found = []
-    for position in positions[:_MOST_SETS]:
-        key = store.keys[position]
-        row = moved.get(key.number)
-        series = store.series(position)
-        found.append(
-            {
-                "key": key,
-                "row": row,
-                "spark": sparkline(series, row),
-                "last": float(series.values[-1]),
-            }
+    for row in frame.to_dict("records"):
+        benchmark, unit = str(row["benchmark"]), str(row["unit"])
+        params = facts.names.params(benchmark, str(row["params"]))
+        rows.append(
+            [
+                Cell(short(benchmark, 80), benchmark, "code"),
+                Cell(short(params, 60), params, "code"),
+                Cell(short(facts.names.machine(str(row["machine"])), 40), str(row["machine"])),
+                Cell("", str(row["env"]), "hidden"),
+                number(value_text(float(row["value_before"]), unit), float(row["value_before"])),
+                number(value_text(float(row["value_after"]), unit), float(row["value_after"])),
+                amount_cell({str(name): value for name, value in row.items()}),
+                Cell(str(row["after"])[:8], str(row["after"])),
+                Cell(str(row["note"])),
+            ]
         )
-    return found
+    header = ("Benchmark", "Parameters", "Machine", "Before", "After", "Change", "Since", "Note")
+    names = ("benchmark", "params", "machine", "env", "value_before", "value_after", "magnitude", "after", "note")
+    slug = title.split()[0].lower()
+    caption = f"{plural(len(frame), 'change')}, median {format_change(float(frame['magnitude'].median()))}"
+    return site.pages.table(Table(f"csv/set-aside-{slug}.csv", caption, header, rows, names, most=_MOST_ASIDE))
 
 
-def _explorer_link(store: SeriesStore, event: Event) -> str:
-    names = [store.keys[store.position(int(row["series"]))].id for row in event.rows[:6]]
-    return f"explorer.html#s={','.join(names)}"
-
-
-def _write_gone(pages: Pages, out: Output, events: Sequence[Event]) -> None:
-    """Addresses of earlier builds keep a page that says what became of the change."""
-    listed = {event.address for event in events}
-    old = out.old_notes.get(_NOTE)
-    notes = {event.address: [event.benchmark, event.direction, event.after] for event in events}
-    for address, facts in old.items() if isinstance(old, dict) else ():
-        sound = isinstance(facts, list) and len(facts) == 3 and _ADDRESS.fullmatch(address)
-        if address in listed or not sound:
-            continue
-        benchmark, direction, after = map(str, facts)
-        near = [event for event in events if event.benchmark == benchmark]
-        what = {"benchmark": benchmark, "direction": direction, "after": after}
-        pages.page(f"{address}.html", "gone.html", near=near, **what)
-        notes[address] = [benchmark, direction, after]
-    out.notes[_NOTE] = notes
+PAGE: Final = Page("changes.html", "Changes", always, _write)

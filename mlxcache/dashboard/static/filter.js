@@ -4,6 +4,7 @@
   const input = document.getElementById("filter");
   const entries = [...document.querySelectorAll(input.dataset.list)].map((node) => [node, (node.dataset.text || "").toLowerCase()]);
   const found = document.getElementById("found");
+  input.closest("[hidden]")?.removeAttribute("hidden");
   const apply = () => {
     const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
     let n = 0;
@@ -11,7 +12,6 @@
       node.hidden = !words.every((word) => text.includes(word));
       n += node.hidden ? 0 : 1;
     }
-    for (const group of document.querySelectorAll(".since")) group.hidden = !group.querySelector("li:not([hidden])");
     found.textContent = words.length ? `${n} of ${entries.length}` : "";
   };
   input.addEventListener("input", apply);

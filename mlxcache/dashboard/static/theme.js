@@ -21,9 +21,20 @@
   system.addEventListener("change", apply);
   addEventListener("DOMContentLoaded", () => {
     apply();
-    // On a phone the pages are a row to swipe: the one that is open has to be in sight.
-    const here = document.querySelector("nav [aria-current]");
-    if (here) here.closest("ul").scrollLeft = here.offsetLeft - here.closest("ul").offsetLeft - 60;
+    // On a phone the pages hide behind a button; without a script they are all there.
+    const menu = document.getElementById("menu");
+    const pages = document.getElementById("pages");
+    const narrow = matchMedia("(max-width: 760px)");
+    const fold = () => {
+      menu.hidden = !narrow.matches;
+      pages.hidden = narrow.matches && menu.getAttribute("aria-expanded") !== "true";
+    };
+    menu.addEventListener("click", () => {
+      menu.setAttribute("aria-expanded", String(menu.getAttribute("aria-expanded") !== "true"));
+      fold();
+    });
+    narrow.addEventListener("change", fold);
+    fold();
     document.getElementById("theme").addEventListener("click", () => {
       try { localStorage.setItem("mlxcache-theme", root.dataset.theme === "dark" ? "light" : "dark"); } catch { return; }
       apply();

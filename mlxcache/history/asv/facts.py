@@ -9,12 +9,16 @@ from pathlib import Path
 from typing import Final
 
 from mlxcache.history.asv.columns import are_params
-from mlxcache.history.asv.json_text import UNREADABLE, Fault, Json, decode, kind, readable, show
+from mlxcache.history.asv.json_text import UNREADABLE, Fault, Json, decode, flat, is_clean, kind, readable, show
+from mlxcache.support.regular_file import read_regular
 
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """What benchmarks.json says of one benchmark; `facts` is its whole entry."""
+    """What benchmarks.json says of one benchmark.
+
+    `facts` is its whole entry, what is nested in it in words (see `json_text.flat`).
+    """
 
     name: str
     unit: str
@@ -33,8 +37,7 @@ def read_machine(path: Path) -> tuple[dict[str, Json], list[Fault]]:
     if not isinstance(document.get("machine"), str) or not document["machine"]:
         shown = show(document.get("machine"))
         faults.append(Fault("", f'"machine" is {shown}, expected a name: ignored'))
-    clean = {key: readable(value) if isinstance(value, str) else value for key, value in document.items()}
-    return clean, faults
+    return flat(document), faults
 
 
 def read_benchmarks(path: Path) -> tuple[dict[str, Benchmark], list[Fault]]:
@@ -52,6 +55,9 @@ def read_benchmarks(path: Path) -> tuple[dict[str, Benchmark], list[Fault]]:
             reason = f'"param_names" is {show(names)}, expected a list of strings: ignored'
             faults.append(Fault(readable(name), reason))
             names = None
+        if not is_clean(name):
+            faults.append(Fault(readable(name), "its name is damaged text: ignored"))
+            continue
         found[name] = Benchmark(
             name=name,
             unit=_text(entry, "unit"),
@@ -59,14 +65,14 @@ def read_benchmarks(path: Path) -> tuple[dict[str, Benchmark], list[Fault]]:
             version=_text(entry, "version"),
             param_names=tuple(map(readable, names or ())),
             pretty_name=_text(entry, "pretty_name"),
-            facts=entry,
+            facts=flat(entry),
         )
     return found, faults
 
 
 def _read_object(path: Path) -> tuple[dict[str, Json] | None, list[Fault]]:
     try:
-        data = path.read_bytes()
+        data = read_regular(path)
     except OSError as error:
         return None, [Fault("", f"cannot be read: {error.strerror or error}")]
     document, _, faults = decode(data)

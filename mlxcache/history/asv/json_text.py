@@ -62,13 +62,18 @@ def may_repeat_keys(data: bytes, document: Json) -> bool:
     return ends > _count_keys(document)
 
 
-def _count_keys(item: Json) -> int:
-    if type(item) is dict:
-        return len(item) + sum(_count_keys(value) for value in item.values() if type(value) in (dict, list))
-    # Long lists hold numbers, unless they begin with an object.
-    if type(item) is list and any(type(entry) is dict for entry in item[:2]):
-        return sum(map(_count_keys, item))
-    return 0
+def _count_keys(document: Json) -> int:
+    n = 0
+    waiting = [document]
+    while waiting:  # not by recursion: a file may be nested as deeply as it likes
+        item = waiting.pop()
+        if type(item) is dict:
+            n += len(item)
+            waiting += [value for value in item.values() if type(value) in (dict, list)]
+        # Long lists hold numbers, unless they begin with an object.
+        elif type(item) is list and any(type(entry) is dict for entry in item[:2]):
+            waiting += item
+    return n
 
 
 def repeated_keys(data: bytes) -> tuple[Json, list[tuple[dict[str, Json], str, Json]]]:
@@ -104,6 +109,17 @@ def is_clean(text: str) -> bool:
 def readable(text: str) -> str:
     """The text with what cannot be printed written as an escape."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def flat(items: dict[str, Json]) -> dict[str, Json]:
+    """The items with readable text, and with words in place of whatever is nested."""
+    scalar = (str, int, float, type(None))
+    return {
+        readable(key): (readable(value) if isinstance(value, str) else value)
+        if isinstance(value, scalar)
+        else show(value)
+        for key, value in items.items()
+    }
 
 
 def kind(item: Json) -> str:

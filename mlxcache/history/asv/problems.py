@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
-
-K = TypeVar("K")
-V = TypeVar("V")
+from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(NamedTuple):
     """One file or row that could not be used, wholly or in part.
 
     `row` is the benchmark's name in the file, or "" when the problem is the file's. `n_values` counts the
@@ -30,7 +24,7 @@ class Problem:
 
 
 class Problems(list[Problem]):
-    """A list of problems that pandas can carry in `attrs`: copies of the frame share it."""
+    """A list of problems; the copies of a frame that has it in `attrs` share it."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Problems:
         # pandas deep-copies attrs on every operation; 100,000 problems would make each of them slow.
@@ -50,13 +44,3 @@ class Problems(list[Problem]):
             f"{len(self)} problem{'s' * (len(self) != 1)} in {n_files} file{'s' * (n_files != 1)}, "
             f"{self.n_values} value{'s' * (self.n_values != 1)} left out"
         )
-
-
-class Facts(dict[K, V], Generic[K, V]):
-    """A read-only-by-convention mapping that pandas can carry in `attrs` without copying it."""
-
-    def __init__(self, items: Iterable[tuple[K, V]] = ()) -> None:
-        super().__init__(items)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Facts[K, V]:
-        return self

@@ -18,10 +18,10 @@ from mlxcache.history.asv.json_text import (
     UNREADABLE,
     Json,
     decode,
+    flat,
     is_clean,
     kind,
     may_repeat_keys,
-    readable,
     repeated_keys,
     show,
 )
@@ -64,6 +64,7 @@ def parse_results(data: bytes, filename: str, *, spread: bool = False) -> Parsed
         builder.drop_damaged_text()
     if fatal:
         builder.discard(fatal)
+        head = Head()  # it names no place either
     return builder.finish(head)
 
 
@@ -126,14 +127,15 @@ def _read_head(document: dict[str, Json], filename: str, builder: Builder) -> tu
     for key, wanted in (("params", True), ("env_vars", False), ("durations", False)):
         value = document.get(key)
         if isinstance(value, dict):
-            setattr(head, key, _flat(value))
+            setattr(head, key, flat(value))
         elif wanted or value is not None:
             builder.fault("", f'"{key}" is {show(value)}, expected an object: ignored')
     requirements = document.get("requirements")
     if isinstance(requirements, list):  # as early files had them
         requirements = {name: "" for name in requirements if isinstance(name, str)}
-    head.requirements = _flat(requirements) if isinstance(requirements, dict) else {}
-    machine = head.params.get("machine")
+    head.requirements = flat(requirements) if isinstance(requirements, dict) else {}
+    params = document.get("params")
+    machine = params.get("machine") if isinstance(params, dict) else None
     head.machine = machine if isinstance(machine, str) else ""
     profiles = document.get("profiles")
     head.n_profiles = len(profiles) if isinstance(profiles, dict) else 0
@@ -145,17 +147,6 @@ def _read_head(document: dict[str, Json], filename: str, builder: Builder) -> tu
     if any(not is_clean(text) for text in (head.commit, head.env, head.machine)):
         return head, "its commit, environment or machine is damaged text"
     return head, ""
-
-
-def _flat(items: dict[str, Json]) -> dict[str, Json]:
-    """The items with readable text, and with a remark in place of whatever is nested."""
-    scalar = (str, int, float, type(None))
-    return {
-        readable(key): (readable(value) if isinstance(value, str) else value)
-        if isinstance(value, scalar)
-        else show(value)
-        for key, value in items.items()
-    }
 
 
 def _read_rows(document: dict[str, Json], builder: Builder, head: Head) -> None:

@@ -11,6 +11,7 @@ from typing import Final
 
 from mlxcache.history.asv.json_text import readable
 from mlxcache.history.asv.problems import Problem
+from mlxcache.support.regular_file import why_not_read
 
 # What may hold thousands of JSON files that are no results.
 _SKIPPED_FOLDERS: Final = frozenset({".git", ".hg", "node_modules", ".mlxcache-merge"})
@@ -68,6 +69,10 @@ def find_machine_folders(roots: Iterable[Path]) -> tuple[list[MachineFolder], li
             path = Path(folder)
             skipped = _SKIPPED_FOLDERS | _SKIPPED_BY_ASV if path.name == ".asv" else _SKIPPED_FOLDERS
             subfolders[:] = sorted(name for name in subfolders if name not in skipped)
+            # A folder with a result's name would be passed by in silence.
+            for name in filter(_RESULT_NAME.fullmatch, list(subfolders)):
+                problems.append(Problem(readable(str(path / name)), "", "not a regular file"))
+                subfolders.remove(name)
             if "benchmarks.json" in names:
                 results_folders.add(folder)
             candidates = sorted(name for name in names if name.endswith(".json") and name not in _BESIDE)
@@ -83,10 +88,10 @@ def find_machine_folders(roots: Iterable[Path]) -> tuple[list[MachineFolder], li
             seen.add(identity)
             files = []
             for name in candidates:
-                if (path / name).is_file():
-                    files.append(path / name)
+                if why := why_not_read(path / name):
+                    problems.append(Problem(readable(str(path / name)), "", why))
                 else:
-                    problems.append(Problem(readable(str(path / name)), "", "not a regular file"))
+                    files.append(path / name)
             folders.append(
                 MachineFolder(path, tuple(files), path / "machine.json", path.parent / "benchmarks.json")
             )

@@ -11,6 +11,7 @@ import pandas as pd
 
 from mlxcache.history.changes.confirmations import Confirmation
 from mlxcache.history.changes.documentation import documentation_only
+from mlxcache.history.loading.history import facts_of
 
 _ENOUGH_SERIES: Final = 5
 _MOST: Final = 0.6
@@ -21,7 +22,7 @@ _DOCUMENTATION_ODDS: Final = 1 / 20
 
 def range_commits(df: pd.DataFrame, changes: pd.DataFrame) -> list[int]:
     """How many commits of the branch each range holds, where the table knows their places."""
-    commits = df.attrs.get("commits", {})
+    commits = facts_of(df).commits
 
     def position(name: str) -> int | None:
         return getattr(commits.get(name), "position", None)
@@ -90,7 +91,7 @@ def apply_confirmations(
     if not by_series or changes.empty:
         return changes, changes.iloc[:0]
     order = _order_of_commits(df)
-    machines = df.attrs.get("machines", {})
+    machines = facts_of(df).machines
     changes = changes.copy()
     refuted = np.zeros(len(changes), np.bool_)
     for i, row in enumerate(changes.to_dict("records")):

@@ -10,17 +10,17 @@ beside it; this module names the commits and says what became of each change.
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import pandas as pd
 
+from mlxcache.history.changes import screening
 from mlxcache.history.changes.aftermath import (
     apply_confirmations,
     note_common_moves,
@@ -29,10 +29,11 @@ from mlxcache.history.changes.aftermath import (
 )
 from mlxcache.history.changes.certificate_store import CertificateStore
 from mlxcache.history.changes.confirmations import Confirmation
-from mlxcache.history.changes.judging import Judged, helpers_for, judge_all
+from mlxcache.history.changes.judging import Judged, judge_all
 from mlxcache.history.changes.segments import Change, Method
-from mlxcache.history.loading.by_series import BySeries, in_order_of
+from mlxcache.history.loading.by_series import in_order_of
 from mlxcache.history.loading.direction import direction_of, higher_is_better
+from mlxcache.history.loading.history import History
 from mlxcache.history.loading.parse_cache import default_folder
 from mlxcache.history.loading.series_table import (
     KEY_COLUMNS,
@@ -48,7 +49,6 @@ from mlxcache.history.loading.series_table import (
     median_controls,
     tasks_of,
 )
-from mlxcache.support.workers import Helpers
 
 COLUMNS: Final = (
     "series",
@@ -92,12 +92,26 @@ class SetAside:
     documentation: pd.DataFrame
     machine: pd.DataFrame
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> SetAside:
-        return self  # pandas copies attrs with every frame
+
+class ChangesFrame(pd.DataFrame):
+    """A table of changes; pandas hands `set_aside`, what was found and is not listed, on to its selections."""
+
+    _metadata: ClassVar[list[str]] = ["set_aside"]
+    set_aside: SetAside | None
+
+    @property
+    def _constructor(self) -> type[ChangesFrame]:
+        return ChangesFrame
+
+
+def set_aside_of(changes: pd.DataFrame) -> SetAside | None:
+    """What was found beside these changes and is not listed; None for a table that somebody made by hand."""
+    aside = getattr(changes, "set_aside", None)
+    return aside if isinstance(aside, SetAside) else None
 
 
 def change_points(
-    df: pd.DataFrame,
+    history: History | pd.DataFrame,
     *,
     method: Method | None = None,
     control: str | None = "auto",
@@ -107,14 +121,13 @@ def change_points(
     jobs: int | None = None,
     cache: bool | str | os.PathLike[str] = True,
     show_progress: bool | None = None,
-    laid_out: BySeries | None = None,
-    helpers: Helpers | None = None,
-) -> pd.DataFrame:
+) -> ChangesFrame:
     """All changes in a history table, the newest first.
 
     Args:
-        df: what `load` returned. Of its columns machine, env, benchmark, params, version, unit, commit, value
-            and status are needed, and commit_date where there is no commit_index.
+        history: what `read` or `load` returned. Of the table's columns machine, env, benchmark, params,
+            version, unit, commit, value and status are needed, and commit_date where there is no
+            commit_index.
         method: detector, significance test, effect size and thresholds; None is `Method()`.
         control: what values may be divided by; it has to have run on the same machine, environment and
             commits. "auto": benchmarks named like a control. A regular expression: benchmarks that it is
@@ -125,12 +138,11 @@ def change_points(
             the unit decides, see `mlxcache.history.loading.direction`.
         repo: a git repository; changes whose range touches documentation only lose nearly all of their odds.
         confirmations: what reruns said, from `read_confirmations`.
-        jobs: processes to use; None uses one a core for large tables, at most four.
+        jobs: processes to use; None uses one a core for large tables, at most four. Those that help with the
+            history already go on helping.
         cache: keep what is known of quiet series in the default folder (True, see
             `parse_cache.default_folder`), in this folder, or not at all (False). The outcome is the same.
         show_progress: None shows it where stderr is a terminal.
-        laid_out: `lay_out(df)`, where somebody has it already.
-        helpers: who helps, where somebody has them already; `jobs` has no meaning then.
 
     Returns:
         One row a change:
@@ -156,15 +168,19 @@ def change_points(
         control            what the values were divided by, or ""
         note               what else a reader must know, or ""
 
-        `attrs["set_aside"]` is a `SetAside`: what was found and is not listed.
+        Its `set_aside` is a `SetAside`: what was found and is not listed.
 
     Raises:
         ValueError: a column is missing, or `control` is no regular expression.
     """
     chosen = method or Method()
-    with helpers_for(len(df), jobs) if helpers is None else contextlib.nullcontext(helpers) as at_hand:
-        table = df if {"series", "commit_index"} <= set(df.columns) else measured(df, also=("status",))
-        by_number = lay_out(table) if laid_out is None else laid_out
+    whole = History.of(history)
+    df = whole.frame
+    with whole.workers(jobs) as at_hand:
+        at_hand.prepare(screening.__name__)  # which takes as long as laying the table out
+        known = {"series", "commit_index"} <= set(df.columns)
+        table = df if known else measured(df, also=("status",))
+        by_number = whole.layout if known else lay_out(table)
         keys, names = keys_of(table, by_number), commit_names(table)
         is_control_benchmark = control_test(control)
         if control == "median":
@@ -189,7 +205,7 @@ def change_points(
         ]
         if store is not None:
             store.save()
-    facts = df.attrs.get("benchmarks", {})
+    facts = whole.benchmarks
     rows: list[dict[str, Any]] = []
     machine_rows: list[dict[str, Any]] = []
     for result in found:
@@ -218,9 +234,9 @@ def change_points(
     )
     changes = changes[~unsure | changes["confirmed"]]
     order = ["after_index", "confidence", "series"]
-    changes = changes.sort_values(order, ascending=[False, False, True], ignore_index=True)
-    changes.attrs = {"set_aside": SetAside(refuted, documentation, _frame(machine_rows))}
-    return changes
+    listed = ChangesFrame(changes.sort_values(order, ascending=[False, False, True], ignore_index=True))
+    listed.set_aside = SetAside(refuted, documentation, _frame(machine_rows))
+    return listed
 
 
 def _facts_of(benchmarks: Mapping[str, Any], name: str) -> Mapping[str, object] | None:

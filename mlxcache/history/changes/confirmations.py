@@ -16,6 +16,7 @@ from typing import Any
 
 from mlxcache.support.atomic import write_atomically
 from mlxcache.support.folder_lock import folder_lock
+from mlxcache.support.regular_file import read_regular
 
 FILE_NAME = "confirmations.jsonl"
 # A merge into the same tree takes no longer.
@@ -81,7 +82,7 @@ def read_confirmations(results: str | os.PathLike[str]) -> tuple[list[Confirmati
     root = Path(results)
     for path in sorted({*root.glob(FILE_NAME), *root.glob(f"*/{FILE_NAME}")}):
         try:
-            lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+            lines = read_regular(path).decode("utf-8", "replace").split("\n")
         except OSError as error:
             problems.append(f"{path}: cannot be read: {error.strerror or error}")
             continue
@@ -120,7 +121,7 @@ def _replace(path: Path, additions: list[Confirmation]) -> None:
     replaced = {(c.key(), c.candidate_before, c.candidate_after) for c in additions}
     kept = []
     if path.exists():
-        for line in path.read_text(encoding="utf-8", errors="surrogateescape").split("\n"):
+        for line in read_regular(path).decode("utf-8", "surrogateescape").split("\n"):
             if not line.strip():
                 continue
             old = parse_line(line)

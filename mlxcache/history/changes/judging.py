@@ -8,7 +8,6 @@ from typing import Final
 
 import ruptures  # noqa: F401  # which the detector imports when it first searches: not in the middle of a run
 
-from mlxcache.history.changes import screening
 from mlxcache.history.changes.certificate_store import CertificateStore, Used
 from mlxcache.history.changes.detectors import PeltDetector
 from mlxcache.history.changes.screening import screen
@@ -17,11 +16,9 @@ from mlxcache.history.loading.series_table import Task
 from mlxcache.history.statistics.control import divide_best, moved_with_control
 from mlxcache.history.statistics.noise import short_term_sigma
 from mlxcache.support.progress import progress
-from mlxcache.support.workers import Call, Helpers, as_they_come, cores, here
+from mlxcache.support.workers import Call, Helpers, as_they_come, here
 
 # Below this many values one process is done before a second one has started.
-_WORTH_A_PROCESS: Final = 2_000_000
-_MOST_PROCESSES: Final = 4
 # Below this many values in need of a search, a helper would still import what searching takes.
 _WORTH_SHARING: Final = 1_500_000
 _SEARCHED: Final = 50
@@ -76,15 +73,6 @@ def _judge_chunk(tasks: Sequence[_Open], method: Method) -> list[Judged]:
     # Series without changes need not travel back.
     found = (judge(task, method, pieces) for task, pieces in tasks)
     return [result for result in found if result.changes or result.machine_changes]
-
-
-def helpers_for(n_values: int, jobs: int | None = None) -> Helpers:
-    """Who helps with a table of so many values, being started; `jobs` are processes, None: what it is worth."""
-    if jobs is None:
-        jobs = min(_MOST_PROCESSES, cores()) if n_values >= _WORTH_A_PROCESS else 1
-    helpers = Helpers(jobs - 1)
-    helpers.prepare(screening.__name__)  # which takes as long as laying the table out
-    return helpers
 
 
 def judge_all(

@@ -24,6 +24,7 @@ from scipy.special import stdtr, stdtrit
 from mlxcache.history.comparing.paired import MIN_PAIRS, paired_change
 from mlxcache.history.comparing.verdicts import Estimate, Limits, adjusted_p_values, further_rounds, verdict_of
 from mlxcache.history.loading.direction import higher_is_better
+from mlxcache.history.loading.history import History
 from mlxcache.history.loading.series_table import (
     KEY_COLUMNS,
     ControlTest,
@@ -84,7 +85,7 @@ class _Row:
 
 
 def compare(
-    df: pd.DataFrame,
+    df: History | pd.DataFrame,
     base: str,
     head: str,
     *,
@@ -121,12 +122,28 @@ def compare(
         already_on_base          what base had already lost, or ""
         note                     what else a reader must know, or ""
 
-        `attrs["notices"]` lists what holds for the whole comparison.
 
     Raises:
         ValueError: a commit is not in the table, or its name is not unique; a column is missing.
     """
-    table = measured(df, also=("samples", "ci_low", "ci_high"))
+    return judge_stored(
+        df, base, head, limits=limits, control=control, higher_better=higher_better, base_changes=base_changes
+    )[0]
+
+
+def judge_stored(
+    df: History | pd.DataFrame,
+    base: str,
+    head: str,
+    *,
+    limits: Limits | None = None,
+    control: str | None = "auto",
+    higher_better: Mapping[str, bool] | None = None,
+    base_changes: pd.DataFrame | None = None,
+) -> tuple[pd.DataFrame, list[str]]:
+    """The table of `compare`, and what holds for the whole of it."""
+    history = History.of(df)
+    table = measured(history.frame, also=("samples", "ci_low", "ci_high"))
     base, head = _resolve(table, base, "base"), _resolve(table, head, "head")
     order = dict(zip(table["commit"].astype("str"), table["commit_index"].tolist(), strict=True))
     keys = series_keys(table)
@@ -140,10 +157,9 @@ def compare(
         at_base, at_head = int(places[0][0]), int(places[1][0])
         rows.append(_stored(task, at_base, at_head, spread.get(task.number, 0.0)))
     rows, notices = _without_controls(rows, control_test(control))
-    frame = _finish(rows, base, head, limits or Limits(), higher_better, df, base_changes)
+    frame = _finish(rows, base, head, limits or Limits(), higher_better, history, base_changes)
     notices.append("stored results were not interleaved: --measure settles what stays inconclusive")
-    frame.attrs["notices"] = notices
-    return frame
+    return frame, notices
 
 
 def compare_rounds(
@@ -170,6 +186,28 @@ def compare_rounds(
     Raises:
         ValueError: a column is missing.
     """
+    return judge_rounds(
+        rounds,
+        base=base,
+        head=head,
+        limits=limits,
+        control=control,
+        higher_better=higher_better,
+        base_changes=base_changes,
+    )[0]
+
+
+def judge_rounds(
+    rounds: pd.DataFrame,
+    *,
+    base: str = "base",
+    head: str = "head",
+    limits: Limits | None = None,
+    control: str | None = "auto",
+    higher_better: Mapping[str, bool] | None = None,
+    base_changes: pd.DataFrame | None = None,
+) -> tuple[pd.DataFrame, list[str]]:
+    """The table of `compare_rounds`, and what holds for the whole of it."""
     missing = sorted({*KEY_COLUMNS, "round", "side", "value"} - set(rounds.columns))
     if missing:
         raise ValueError(
@@ -187,9 +225,8 @@ def compare_rounds(
         for key, wide in pairs.items()
     ]
     rows, notices = _without_controls(rows, is_control)
-    frame = _finish(rows, base, head, limits or Limits(), higher_better, rounds, base_changes)
-    frame.attrs["notices"] = notices
-    return frame
+    frame = _finish(rows, base, head, limits or Limits(), higher_better, History.of(rounds), base_changes)
+    return frame, notices
 
 
 def _resolve(table: pd.DataFrame, name: str, role: str) -> str:
@@ -308,11 +345,11 @@ def _finish(
     head: str,
     limits: Limits,
     higher_better: Mapping[str, bool] | None,
-    source: pd.DataFrame,
+    source: History,
     base_changes: pd.DataFrame | None,
 ) -> pd.DataFrame:
     """Verdicts for all rows together, the worst first."""
-    facts = source.attrs.get("benchmarks", {})
+    facts = source.benchmarks
     adjusted = adjusted_p_values([row.p_value for row in rows])
     known = _open_regressions(base_changes)
     records: list[dict[str, Any]] = []

@@ -6,30 +6,46 @@ was compared: they are not in it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pandas as pd
+
+from mlxcache.support.names import series_name
 
 _WHAT: Final = ["machine", "benchmark", "params"]
 
 
 @dataclass(frozen=True)
 class Lost:
-    """Series by name that base has and head has not; `elsewhere` differ in environment or version only."""
+    """Series by name that base has and head has not; `elsewhere` differ in environment or version only.
 
-    missing: tuple[str, ...]
+    `reasons` are series that the suites themselves tell to be lost, and why: removed, or a file that head cannot
+    import.
+    """
+
+    gave_nothing: tuple[str, ...]
     elsewhere: tuple[str, ...]
+    reasons: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """All that is lost."""
+        return (*self.gave_nothing, *(name for name in self.reasons if name not in self.gave_nothing))
 
     def notices(self) -> list[str]:
         """What to tell the reader."""
         told = []
-        if self.missing:
+        if self.gave_nothing:
             told.append(
-                f"{_count(self.missing)} ran on base and gave no value on head, so nothing is known about "
-                f"{'it' if len(self.missing) == 1 else 'them'}: {_names(self.missing)}"
+                f"{_count(self.gave_nothing)} ran on base and gave no value on head, so nothing is known about "
+                f"{'it' if len(self.gave_nothing) == 1 else 'them'}: {_names(self.gave_nothing)}"
             )
+        by_reason: dict[str, list[str]] = {}
+        for name, reason in self.reasons.items():
+            by_reason.setdefault(reason, []).append(name)
+        told += [f"lost: {_names(names)}: {reason}" for reason, names in by_reason.items()]
         if self.elsewhere:
             told.append(
                 f"{_count(self.elsewhere)} cannot be compared, since the benchmark's own code or its environment "
@@ -56,7 +72,7 @@ def _lost(base: pd.DataFrame, head: pd.DataFrame) -> Lost:
     missing: dict[str, None] = {}
     elsewhere: dict[str, None] = {}
     for key in sorted(_keys(base, exact) - on_head):
-        name = f"{key[1]}({key[2]})" if key[2] else key[1]
+        name = series_name(key[1], key[2])
         (elsewhere if key[:3] in anywhere else missing)[name] = None
     return Lost(tuple(missing), tuple(elsewhere))
 

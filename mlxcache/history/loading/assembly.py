@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,10 +15,11 @@ import pandas as pd
 
 from mlxcache.history.asv.columns import STATUS_NAMES, ParsedFile, Spread
 from mlxcache.history.loading.cases import Cases, Codes, Places, code_type
-from mlxcache.history.loading.commits import Commit
 from mlxcache.history.loading.parse_cache import ParseCache
 from mlxcache.history.loading.parse_pack import Pack, PackWriter
 from mlxcache.history.loading.reading import ResultFile
+from mlxcache.history.repository.commits import Commit
+from mlxcache.support.releases import release_key
 
 Array = npt.NDArray[Any]
 
@@ -30,6 +32,10 @@ _CONTENT: Final = {
     "status": "status",
 }
 
+
+# What a reader looks for, and what is the same in most rows.
+_SHOWN_FIRST: Final = ("benchmark", "params", "value", "unit", "commit", "commit_index", "commit_date")
+_SHOWN_LAST: Final = ("machine", "env", "file", "host")
 
 # Columns that have one value a file; those of machines and environments are small, and often all 0.
 _OF_FILE: Final = ("commit", "commit_index", "commit_date", "file")
@@ -80,8 +86,8 @@ def _pack(files: Sequence[ResultFile]) -> list[PackWriter]:
 class _Labels:
     """The categories of what is the same for all values of a file."""
 
-    def __init__(self, labels: Iterable[str]) -> None:
-        self.names = sorted(set(labels))
+    def __init__(self, labels: Iterable[str], *, releases: bool = False) -> None:
+        self.names = sorted(set(labels), key=release_key) if releases else sorted(set(labels))
         self.code = {name: code for code, name in enumerate(self.names)}
 
     def column(self, n: int) -> Array:
@@ -110,6 +116,7 @@ class _Table:
         }
         for name in extras.params:
             self._of_case[f"param_{name}"] = (cases.param_codes[name], cases.param_names[name])
+        self._releases = {name: _Labels(values, releases=True) for name, values in _releases(self.files).items()}
         self._ends = np.cumsum([len(file) for file in self.files]).tolist()
         pack, self._n_packed = _packed(self.files)
         self._guessed: set[str] = set()  # columns that hold what the last table had for the packed files
@@ -131,6 +138,7 @@ class _Table:
             "commit_index": np.empty(n, np.int32),
             "commit_date": np.empty(n, "datetime64[s]"),
             "env": self._envs.column(n),
+            **{name: labels.column(n) for name, labels in self._releases.items()},
             "benchmark": np.empty(n, self._cases.benchmark.dtype),
         }
         for name, (codes, _) in self._of_case.items():
@@ -195,6 +203,9 @@ class _Table:
         put("commit_date", _date(commit.date_s))
         if len(self._envs.names) > 1:
             put("env", self._envs.code[parsed.head.env])
+        own = _releases([file])
+        for name, labels in self._releases.items():
+            put(name, labels.code[next(iter(own.get(name, [""])))])
         put("file", self._paths.code[file.path])
         if self._extras.host:
             put("host", self._hosts.code[file.host])
@@ -250,17 +261,47 @@ class _Table:
             "file": self._paths.names,
             "host": self._hosts.names,
             **{name: names for name, (_, names) in self._of_case.items()},
+            **{name: releases.names for name, releases in self._releases.items()},
         }
         data: dict[str, Any] = {}
         for name in list(self._columns):
             column = self._columns.pop(name)
-            if name in labels:
-                categories = pd.Index(list(labels[name]), dtype="str")
-                dtype = pd.CategoricalDtype(categories, ordered=name == "commit")
-                data[name] = pd.Categorical.from_codes(column, dtype=dtype)
+            param = name.removeprefix("param_") if name.startswith("param_") else ""
+            if param in self._cases.param_numbers:
+                data[name] = _numbers(column, self._cases.param_numbers[param])
+            elif name in labels:
+                in_order = name in ("commit", "python") or bool(param) or name.startswith("req_")
+                data[name] = _categories(column, list(labels[name]), ordered=in_order, absent=bool(param))
+            elif name == "commit_date":
+                data[name] = pd.DatetimeIndex(column).as_unit("ms").tz_localize("UTC").array
             else:
                 data[name] = column
-        return pd.DataFrame(data, copy=False)
+        shown: list[str] = [name for name in _SHOWN_FIRST if name in data]
+        shown += [name for name in data if name not in (*shown, *_SHOWN_LAST)]
+        shown += [name for name in _SHOWN_LAST if name in data]
+        return pd.DataFrame({name: data[name] for name in shown}, copy=False)
+
+
+def _numbers(codes: Array, values: Array) -> pd.api.extensions.ExtensionArray:
+    """A parameter's numbers, missing where a benchmark has no such parameter."""
+    absent = codes < 0
+    found: Array = values[np.where(absent, 0, codes)] if len(values) else np.zeros(len(codes), np.int16)
+    return (
+        pd.arrays.FloatingArray(found, absent)
+        if found.dtype.kind == "f"
+        else pd.arrays.IntegerArray(found, absent)
+    )
+
+
+def _categories(codes: Array, labels: list[str], *, ordered: bool, absent: bool) -> pd.Categorical:
+    """Text as categories; with `absent` what is missing is "", so that grouping keeps its rows."""
+    if absent and bool((codes < 0).any()):
+        if "" in labels:
+            codes = np.where(codes < 0, labels.index(""), codes)
+        else:
+            labels, codes = ["", *labels], codes.astype(code_type(len(labels) + 1)) + 1
+    dtype = pd.CategoricalDtype(pd.Index(labels, dtype="str"), ordered=ordered)
+    return pd.Categorical.from_codes(codes, dtype=dtype)
 
 
 def _packed(files: Sequence[ResultFile]) -> tuple[Pack | None, int]:
@@ -311,6 +352,26 @@ class _Series:
             ranks = self._rank[cases] if len(self._rank) else np.zeros(len(cases), np.int64)
             self._known[key] = (first + np.searchsorted(present, ranks)).astype(np.int32)
         return self._known[key]
+
+
+def _releases(files: Iterable[ResultFile]) -> dict[str, list[str]]:
+    """Column name (`python`, `req_mlx`) to the releases that the files say, "" where one of them says none."""
+    found: dict[str, list[str]] = {}
+    n = 0
+    for n, file in enumerate(files, 1):
+        own = {"python": str(file.parsed.head.python or "")}
+        for package, release in file.parsed.head.requirements.items():
+            own[requirement_column(str(package))] = release if isinstance(release, str) else ""
+        for name, release in own.items():
+            found.setdefault(name, [""] * (n - 1)).append(release)
+        for values in found.values():
+            values += [""] * (n - len(values))
+    return found
+
+
+def requirement_column(package: str) -> str:
+    """The column of a package's releases: `req_mlx_lm` of asv's "pip+mlx-lm"."""
+    return "req_" + re.sub(r"[^0-9A-Za-z]+", "_", package.removeprefix("pip+")).strip("_").lower()
 
 
 def _date(seconds: int | None) -> np.datetime64:

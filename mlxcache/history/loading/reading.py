@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import re
-from collections import defaultdict, deque
+from collections import ChainMap, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -24,7 +24,7 @@ from mlxcache.history.asv.machines import Rule, kind_of
 from mlxcache.history.asv.problems import Problem
 from mlxcache.history.asv.tree import MachineFolder
 from mlxcache.history.loading.buffers import Buffers
-from mlxcache.history.loading.cases import Cases, Places
+from mlxcache.history.loading.cases import Cases, Meanings, Places
 from mlxcache.history.loading.parse_ahead import ParseAhead
 from mlxcache.history.loading.parse_cache import Fetched, ParseCache
 from mlxcache.support.progress import progress
@@ -62,12 +62,14 @@ class Reader:
         self._rules = rules
         self._cache = cache
         self._spread = spread
-        self._seen_benchmarks: set[Path] = set()
+        self._meanings: dict[Path, Meanings] = {}
+        self._distinct: list[tuple[dict[str, Benchmark], Meanings]] = []
+        self._said_in: dict[str, Path] = {}  # the file that an entry of `benchmarks` is from
         self.files: list[ResultFile] = []
         self.problems: list[Problem] = []
         self.machines: dict[str, dict[str, Any]] = {}
         self.benchmarks: dict[str, Benchmark] = {}
-        self.cases = Cases(self.benchmarks, wanted)
+        self.cases = Cases(wanted)
 
     def read(self, folders: Sequence[MachineFolder], show_progress: bool | None = None) -> None:
         """Read every file of the folders; what cannot be used ends in `problems`."""
@@ -117,13 +119,29 @@ class Reader:
                 cache.prune()
 
     def _read_benchmarks(self, path: Path) -> None:
-        if path in self._seen_benchmarks:
+        if path in self._meanings:
             return
-        self._seen_benchmarks.add(path)
         found, faults = read_benchmarks(path)
         self._report(path, faults)
+        # Files that say the same share their cases; what a folder does not say, another one may.
+        meanings = next((known for said, known in self._distinct if said == found), None)
+        if meanings is None:
+            meanings = Meanings(len(self._distinct), ChainMap(found, self.benchmarks))
+            self._distinct.append((found, meanings))
+        self._meanings[path] = meanings
+        differ: dict[Path, list[str]] = {}
         for name, benchmark in found.items():
-            self.benchmarks.setdefault(name, benchmark)
+            first = self.benchmarks.setdefault(name, benchmark)
+            where = self._said_in.setdefault(name, path)
+            if (first.unit, first.param_names) != (benchmark.unit, benchmark.param_names):
+                differ.setdefault(where, []).append(name)
+        for where, names in differ.items():
+            few = ", ".join(map(readable, names[:3])) + ", ..." * (len(names) > 3)
+            why = (
+                f"{len(names)} of its benchmarks ({few}) have another unit or other parameters in "
+                f"{readable(str(where))}: each folder is read by its own"
+            )
+            self._report(path, [Fault("", why)])
 
     def _report(self, path: Path, faults: Iterable[Fault]) -> None:
         self.problems += [
@@ -153,9 +171,9 @@ class Reader:
             if key not in ("machine", "version"):
                 machine.setdefault(key, value)
         parsed.layout = self.cases.shared(parsed.layout)
-        cases = self.cases.codes(parsed.layout)
+        cases = self.cases.codes(parsed.layout, self._meanings[folder.benchmarks_file])
         keep = None
-        if not self.cases.all_wanted(parsed.layout) or parsed.status.max(initial=OK) == UNUSABLE:
+        if not self.cases.all_wanted(cases) or parsed.status.max(initial=OK) == UNUSABLE:
             keep = (parsed.status != UNUSABLE) & (cases >= 0)
         self.files.append(ResultFile(readable(str(path)), host, kind, parsed, cases, cache, keep))
 

@@ -13,7 +13,7 @@ import pandas as pd
 
 from mlxcache.history.loading.by_series import BySeries, in_order_of
 from mlxcache.history.loading.series_table import KEY_COLUMNS, lay_out
-from mlxcache.support.names import digest
+from mlxcache.support.names import digest, series_name
 
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.integer[Any]]
@@ -35,7 +35,7 @@ class Key:
     @property
     def label(self) -> str:
         """Benchmark and parameters as a call."""
-        return f"{self.benchmark}({self.params})" if self.params else self.benchmark
+        return series_name(self.benchmark, self.params)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +109,7 @@ class SeriesStore:
         return self._take(df, [self._rows[self.starts[p] : self.stops[p]] for p in positions])
 
     def _take(self, df: pd.DataFrame, parts: list[Indices]) -> pd.DataFrame:
-        table = df.take(np.sort(np.concatenate(parts)).astype(np.int64) if parts else np.zeros(0, np.int64))
-        table.attrs = df.attrs
-        return table
+        return df.take(np.sort(np.concatenate(parts)).astype(np.int64) if parts else np.zeros(0, np.int64))
 
     @cached_property
     def by_benchmark(self) -> dict[str, list[int]]:

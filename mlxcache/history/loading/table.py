@@ -9,39 +9,29 @@ rows of a file or of a benchmark is worked out once for it and not once a row.
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 import pandas as pd
 
-from mlxcache.history.asv.columns import Head
 from mlxcache.history.asv.machines import Rule, as_rules
-from mlxcache.history.asv.problems import Facts, Problem, Problems
+from mlxcache.history.asv.problems import Problem, Problems
 from mlxcache.history.asv.tree import as_roots, find_machine_folders
 from mlxcache.history.loading.assembly import Extras, assemble
-from mlxcache.history.loading.commits import order_commits
+from mlxcache.history.loading.history import Facts, History, ResultsFrame, Source
 from mlxcache.history.loading.parse_cache import default_folder
 from mlxcache.history.loading.reading import Reader, settle_duplicates
+from mlxcache.history.repository.commits import order_commits
 
 # More memory than this is not spent on param_ columns unless they are asked for.
-PARAM_COLUMNS_BYTES: Final = 256 * 1024**2
+PARAM_COLUMNS_BYTES: Final = 384 * 1024**2
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """One results file of the table, in `df.attrs["sources"]` by the path that the column `file` has."""
-
-    file: str
-    machine: str  # as the table has it, rules applied
-    host: str  # as the results have it
-    head: Head  # environment, python, requirements, env_vars, durations, what the file says of the machine
 
 
 def load(
@@ -58,8 +48,10 @@ def load(
     param_columns: bool | Sequence[str] | None = None,
     cache: bool | str | os.PathLike[str] = True,
     show_progress: bool | None = None,
-) -> pd.DataFrame:
-    """Read asv results of any project and any version of asv.
+) -> ResultsFrame:
+    """Read asv results of any project and any version of asv, as a table.
+
+    `read` takes the same arguments and returns the `History` that this is the table of.
 
     Args:
         results: a results folder, a folder above several, one machine's folder, or a list of such.
@@ -72,7 +64,7 @@ def load(
         first_parent: order by first parents only.
         benchmarks: only benchmarks in whose name this regular expression is found.
         param_columns: which parameters get a column of their own: all (True), none (False), those named, or
-            (None) all unless they would take more than 256 MB, in which case there is a notice instead.
+            (None) all unless they would take more than 384 MB, in which case there is a notice instead.
         cache: keep parsed files in the default folder (True, see `parse_cache.default_folder`), in this
             folder, or not at all (False). With a cache, a large tree that is new is parsed by two processes.
         show_progress: None shows it where stderr is a terminal.
@@ -104,16 +96,51 @@ def load(
         started_at, duration  (on request) when the benchmark ran, UTC, and for how many seconds; the same for
                       all its parameters
 
-        `df.attrs` holds "problems" (what could not be used: a list of `Problem`), "notices" (what to know
-        about the table as a whole, such as how commits are ordered), "commits" (name to `Commit`),
-        "machines" (name to {"hosts", and the fields of machine.json}), "benchmarks" (name to `Benchmark`) and
-        "sources" (file to `Source`). Copies of the frame share them.
+        Its `facts` hold commits, machines, benchmarks, sources, problems and notices (see `Facts`); selections
+        and copies of the frame share them. `attrs["problems"]` has the problems as well.
 
     Raises:
         FileNotFoundError, NotADirectoryError: nothing, or a file, is where a results folder was expected.
         commits.RepositoryError: `repo` or `branch` cannot be used.
         machines.RuleError: a machine rule is malformed.
         ValueError: `benchmarks` is no regular expression, or `param_columns` names one that does not exist.
+    """
+    history = read(
+        results,
+        repo,
+        samples=samples,
+        quartiles=quartiles,
+        timing=timing,
+        machine_rules=machine_rules,
+        branch=branch,
+        first_parent=first_parent,
+        benchmarks=benchmarks,
+        param_columns=param_columns,
+        cache=cache,
+        show_progress=show_progress,
+    )
+    assert isinstance(history.frame, ResultsFrame)
+    return history.frame
+
+
+def read(
+    results: Paths,
+    repo: str | os.PathLike[str] | None = None,
+    *,
+    samples: bool = False,
+    quartiles: bool = False,
+    timing: bool = False,
+    machine_rules: Iterable[str | Rule] = (),
+    branch: str = "HEAD",
+    first_parent: bool = True,
+    benchmarks: str | re.Pattern[str] | None = None,
+    param_columns: bool | Sequence[str] | None = None,
+    cache: bool | str | os.PathLike[str] = True,
+    show_progress: bool | None = None,
+) -> History:
+    """Read asv results as a history: the table that `load` returns, and what is known beside it.
+
+    Arguments and errors are those of `load`.
     """
     roots = as_roots(results)
     rules = as_rules(machine_rules)
@@ -141,18 +168,36 @@ def load(
     extras = Extras(host=bool(rules), samples=samples, quartiles=quartiles, timing=timing, params=params)
     frame = assemble(reader.files, reader.cases, order.commits, extras)
 
+    if wanted is not None and n == 0 and reader.files:
+        notices.append(_no_such_benchmark(wanted.pattern, reader))
     if not reader.files:
         notices.append("no result files were found in " + ", ".join(map(str, roots)))
-    commits = sorted(order.commits.values(), key=lambda commit: commit.index)
-    frame.attrs["problems"] = Problems(reader.problems)
-    frame.attrs["notices"] = [*order.notices, *notices]
-    frame.attrs["commits"] = Facts((commit.name, commit) for commit in commits)
-    frame.attrs["machines"] = Facts(sorted(reader.machines.items()))
-    frame.attrs["benchmarks"] = Facts(sorted(reader.benchmarks.items()))
-    frame.attrs["sources"] = Facts(
-        (file.path, Source(file.path, file.kind, file.host, file.parsed.head)) for file in reader.files
+    facts = Facts(
+        commits={
+            commit.name: commit for commit in sorted(order.commits.values(), key=lambda commit: commit.index)
+        },
+        machines=dict(sorted(reader.machines.items())),
+        benchmarks=dict(sorted(reader.benchmarks.items())),
+        sources={file.path: Source(file.path, file.kind, file.host, file.parsed.head) for file in reader.files},
+        problems=Problems(reader.problems),
+        notices=(*order.notices, *notices),
+        repo=None if repo is None else os.fspath(repo),
     )
-    return frame
+    table = ResultsFrame(frame)
+    table.facts = facts
+    table.attrs["problems"] = facts.problems
+    return History(table, facts)
+
+
+def _no_such_benchmark(pattern: str, reader: Reader) -> str:
+    """That no benchmark matches, and which ones have a name like it."""
+    known = sorted(reader.benchmarks)
+    like = difflib.get_close_matches(
+        pattern, [*known, *(name.rpartition(".")[2] for name in known)], n=3, cutoff=0.5
+    )
+    near = like or known[:3]
+    told = f"; the nearest {'is' if len(near) == 1 else 'are'}: {', '.join(near)}" if near else ""
+    return f"benchmarks: no benchmark's name has {pattern!r} in it{told}"
 
 
 def series_keys(df: pd.DataFrame) -> pd.DataFrame:

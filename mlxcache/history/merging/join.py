@@ -15,6 +15,7 @@ from typing import Final
 
 from mlxcache.history.asv.columns import are_params
 from mlxcache.history.asv.json_text import Json, show
+from mlxcache.support.names import series_name
 
 COLUMNS: Final = (
     "result",
@@ -109,7 +110,7 @@ def _join_row(name: str, row: dict[str, Json], other: dict[str, Json], joined: J
         if same(mine, theirs) or _is_gap(theirs):
             continue
         if not _is_gap(mine):
-            label = f"{name}({', '.join(combination)})" if combination else name
+            label = series_name(name, ", ".join(combination))
             joined.conflicts.append((label, f"{show(theirs)} here and {show(mine)} there", 1))
             continue
         for column, values in columns.items():

@@ -25,6 +25,7 @@ from mlxcache.history.merging.records import find_records, join_lines
 from mlxcache.support.atomic import sync_folder, write_atomically
 from mlxcache.support.folder_lock import folder_lock
 from mlxcache.support.progress import progress
+from mlxcache.support.regular_file import read_regular
 
 STAGE_NAME: Final = ".mlxcache-merge"
 _JOURNAL: Final = "journal.json"
@@ -98,7 +99,7 @@ class _Stage:
     def content(self, path: Path) -> bytes | None:
         """What the file will hold as things stand; None where there is none."""
         current = self._staged.get(path, path)
-        return current.read_bytes() if current.exists() else None
+        return read_regular(current) if current.exists() else None
 
     def put(self, path: Path, data: bytes) -> None:
         self._folder.mkdir(exist_ok=True)
@@ -218,7 +219,12 @@ class _Merger:
         None where nothing is left to compare: they are the same, the tree had none and takes it, or one of the
         two cannot be used.
         """
-        data, there = path.read_bytes(), self._stage.content(target)
+        try:
+            data, there = read_regular(path), self._stage.content(target)
+        except OSError as error:
+            why = f"not merged: cannot be read: {error.strerror or error}"
+            self._report.conflicts.append(Problem(str(error.filename or path), "", why))
+            return None
         if there == data:
             return None
         document = self._read(path, data)
@@ -232,7 +238,7 @@ class _Merger:
 
     def _add_file(self, path: Path, target: Path) -> None:
         try:
-            data = path.read_bytes()
+            data = read_regular(path)
         except OSError as error:
             why = f"cannot be read: {error.strerror or error}"
             self._report.conflicts.append(Problem(str(path), "", why))
@@ -282,7 +288,7 @@ class _Merger:
 
     def _add_records(self, path: Path, target: Path) -> None:
         try:
-            data = path.read_bytes()
+            data = read_regular(path)
         except OSError as error:
             why = f"not merged: cannot be read: {error.strerror or error}"
             self._report.conflicts.append(Problem(str(path), "", why))
@@ -315,7 +321,7 @@ class _Merger:
             for folder in find_machine_folders([root])[0]:
                 for path in folder.files:
                     with contextlib.suppress(OSError):
-                        match = _DATE.search(path.read_bytes())
+                        match = _DATE.search(read_regular(path))
                         dates += [int(match[1])] if match else []
             self._newest[root] = max(dates)
         return self._newest[root]

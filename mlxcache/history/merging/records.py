@@ -16,6 +16,7 @@ from typing import Final
 from mlxcache.history.asv.json_text import readable
 from mlxcache.history.asv.problems import Problem
 from mlxcache.history.changes.confirmations import FILE_NAME, parse_line
+from mlxcache.support.regular_file import read_regular
 
 RUNS: Final = "runs.jsonl"
 RECORD_NAMES: Final = (RUNS, FILE_NAME)
@@ -66,7 +67,7 @@ def damaged_lines(paths: Sequence[Path]) -> list[Problem]:
     problems = []
     for path in paths:
         try:
-            data = path.read_bytes()
+            data = read_regular(path)
         except OSError as error:
             problems.append(Problem(readable(str(path)), "", f"cannot be read: {error.strerror or error}"))
             continue

@@ -6,7 +6,7 @@ share the placement, so there is one layout for a whole model.
     layout = CellLayout(capacity=4096)
     placement = layout.place(seq_ids, positions)   # pure: raises, or says where the tokens go
     view = layout.view(placement, window=None)     # pure: what the step's queries read and see
-    rows = layout.rows(placement, None, longest=99) # pure: the same by sequence, up to so many cells
+    each = layout.each(placement, window=None)     # pure: the same by sequence
     layout.commit(placement)
 
 A set of owners is stored by sequence: one row of booleans over the cells for each sequence in use. The row of a
@@ -24,7 +24,7 @@ import numpy as np
 from mlxcache.kv.storage.layout import CapacityError, Run
 
 MAX_SEQUENCES = 64
-# Positions are int32; the highest int32 stands for "newer than every query" where a row is padded.
+# The next position has to be an int32 too.
 MAX_POSITION = 2**31 - 2
 
 
@@ -66,17 +66,15 @@ class CellView(NamedTuple):
     mask: np.ndarray | None
 
 
-class CellRows(NamedTuple):
-    """A step of B sequences, t tokens each, with the cells of each sequence apart.
+class SequenceCells(NamedTuple):
+    """One sequence of a step, with the cells that its queries see and no others.
 
-    `cells` is `[B, S]`, each row in order of position and right-aligned, cell 0 where there is none; `lengths`
-    says how many there are in each row, and `consecutive` whether their positions are, so that the causal rule
-    (and the window) says all; `mask` is bool `[B, t, S]`, or None where every row is full and consecutive.
+    `tokens` says which of the step's tokens are its own, ascending; `cells` is in order of position, those of
+    these tokens last; `mask` is bool `[t, n]`, or None where the causal rule (and the window) says it all.
     """
 
+    tokens: np.ndarray
     cells: np.ndarray
-    lengths: tuple[int, ...]
-    consecutive: tuple[bool, ...]
     mask: np.ndarray | None
 
 
@@ -221,47 +219,26 @@ class CellLayout:
             return CellView(run, None)
         return CellView(Run(0, placement.used_end), self._mask(placement, window))
 
-    def rows(self, placement: Placement, window: int | None, longest: int) -> CellRows | None:
-        """The cells of each sequence apart, before or after `commit`; None where a row would exceed `longest`.
-
-        The step must have as many tokens of every sequence, those of one sequence together; else None.
-        """
-        ids = tuple(dict.fromkeys(placement.seq_ids))
-        count = len(placement.seq_ids) // len(ids)
-        if placement.seq_ids != tuple(seq for seq in ids for _ in range(count)):
-            return None
-        queries = np.array(placement.positions, np.int32).reshape(len(ids), count)
-        new = placement.cells.reshape(len(ids), count)
-        found: list[tuple[np.ndarray, np.ndarray]] = []
-        for seq, own in zip(ids, queries, strict=True):
-            cells = self.cells_of(seq)
-            positions = self._positions[cells]
-            before = positions < own[0]
+    def each(self, placement: Placement, window: int | None) -> list[SequenceCells]:
+        """The step's sequences, in the order in which they first come; before or after `commit`."""
+        ids, positions, new = np.array(placement.seq_ids), np.array(placement.positions, np.int32), placement.cells
+        found = []
+        for seq in dict.fromkeys(placement.seq_ids):
+            tokens = np.flatnonzero(ids == seq)
+            queries = positions[tokens]
+            older = self.cells_of(seq)
+            at = self._positions[older]
+            seen = at < queries[0]
             if window is not None:
-                before &= positions > own[0] - window
-            found.append((cells[before], positions[before]))
-        span = max(cells.size for cells, _ in found) + count
-        if span > longest:
-            return None
-        cells = np.zeros((len(ids), span), np.int64)
-        # A position that no query is as new as: padding is never seen.
-        positions = np.full((len(ids), span), np.iinfo(np.int32).max, np.int32)
-        cells[:, span - count :] = new
-        positions[:, span - count :] = queries
-        for row, (older, at) in enumerate(found):
-            cells[row, span - count - older.size : span - count] = older
-            positions[row, span - count - older.size : span - count] = at
-        lengths = tuple(older.size + count for older, _ in found)
-        consecutive = tuple(
-            int(row[-1]) - int(row[span - length]) == length - 1
-            for row, length in zip(positions, lengths, strict=True)
-        )
-        if all(consecutive) and min(lengths) == span:
-            return CellRows(cells, lengths, consecutive, None)
-        mask = positions[:, None, :] <= queries[:, :, None]
-        if window is not None:
-            mask &= positions[:, None, :] > queries[:, :, None] - np.int32(window)
-        return CellRows(cells, lengths, consecutive, mask)
+                seen &= at > queries[0] - np.int32(window)
+            cells, at = np.concatenate([older[seen], new[tokens]]), np.concatenate([at[seen], queries])
+            mask = None
+            if tokens.size > 1 and int(at[-1]) - int(at[0]) != at.size - 1:
+                mask = at <= queries[:, None]
+                if window is not None:
+                    mask &= at > queries[:, None] - np.int32(window)
+            found.append(SequenceCells(tokens, cells, mask))
+        return found
 
     def commit(self, placement: Placement) -> None:
         """Take the tokens as placed."""

@@ -1,13 +1,11 @@
 """Where a step's cells lie: integers only, no tensors, no mlx.
 
-A model's layers share one logical length. A flat layer keeps every position at its own slot. A ring layer of
-window `w` keeps the newest cells in a pool of `2w` slots and reads its window as one run; a run that would
-wrap is preceded by a roll of the pool, once per lap of about `w` tokens, so that a decode step costs the same
-whatever the window.
+A model's layers share one logical length. A flat layer keeps every position at its own slot. A ring layer keeps
+the newest cells, in line or turning (`ring.py`), so that a decode step costs the same whatever the window.
 
     layout = SequenceLayout(config)
     plan = layout.plan(layer=0, position=7, count=1)   # pure: raises, or says what to write and read
-    layout.commit(0, plan.origin, plan.stop)           # idempotent, so every layer of a step may call it
+    layout.commit(0, plan.origin, plan.stop, plan.turning)  # idempotent: every layer of a step may call it
 """
 
 from __future__ import annotations
@@ -15,6 +13,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
+
+from mlxcache.kv.storage.ring import (
+    NO_MOVES,
+    SETTLED,
+    Moves,
+    Piece,
+    RingGeometry,
+    Turning,
+    plan_in_line,
+    plan_turning,
+)
+from mlxcache.kv.storage.run import Run as Run
+from mlxcache.kv.storage.run import cyclic
 
 STORAGE_DTYPES = ("float16", "bfloat16", "float32")
 STORAGE_BITS = (4, 8)
@@ -24,18 +35,6 @@ MAX_WINDOW = 2**31 - 1
 
 class CapacityError(ValueError):
     """A step holds more tokens than the cache, or one of its ring layers, has room for."""
-
-
-class Run(NamedTuple):
-    """Consecutive slots `[start, start + length)`."""
-
-    start: int
-    length: int
-
-    @property
-    def stop(self) -> int:
-        """The slot after the last one."""
-        return self.start + self.length
 
 
 def _require_int(name: str, value: object, least: int) -> None:
@@ -112,6 +111,8 @@ class CacheConfig:
         kv_bits: 4 or 8 stores K and V quantised, and hands them out as `kv_dtype` again; None stores them as
             they are.
         kv_group_size: values that share a scale and a bias, along the head's dimension: 32, 64 or 128.
+        max_rewind: the tokens that `rewind` can take back from the highest position written once a ring layer has
+            dropped cells; each costs a cell on every ring layer. None means what `max_write` is, or the window.
 
     Raises ValueError that names the field and the value.
     """
@@ -124,6 +125,7 @@ class CacheConfig:
     max_write: int | None = None
     kv_bits: int | None = None
     kv_group_size: int = 64
+    max_rewind: int | None = None
 
     def __post_init__(self) -> None:
         _require_int("CacheConfig.capacity", self.capacity, 1)
@@ -131,6 +133,8 @@ class CacheConfig:
         _require_int("CacheConfig.initial_capacity", self.initial_capacity, 0)
         if self.max_write is not None:
             _require_int("CacheConfig.max_write", self.max_write, 1)
+        if self.max_rewind is not None:
+            _require_int("CacheConfig.max_rewind", self.max_rewind, 0)
         if isinstance(self.layers, LayerConfig) or not isinstance(self.layers, Sequence):
             raise ValueError(
                 f"CacheConfig.layers: got {type(self.layers).__name__}, expected a list of LayerConfig"
@@ -181,8 +185,9 @@ class CacheConfig:
 class StepPlan(NamedTuple):
     """What one layer does in one step; slots count from the pool's first cell.
 
-    `roll` cells move from the pool's front to its back before anything is written (0: none); `origin` is the
-    position that then lies at slot 0; `base` is the position of the first cell read.
+    `base` is the position of the first cell read, where they come in order. A ring layer's `moves` come first;
+    `origin` is then the position at slot 0, and `turning` how the ring lies, None for in line. A token that
+    follows this one does the same one slot further on while that is before the slot `until`.
     """
 
     position: int
@@ -190,39 +195,20 @@ class StepPlan(NamedTuple):
     write: Run
     read: Run
     base: int
-    roll: int
     origin: int
+    turning: Turning | None
+    moves: Moves
+    until: int
 
     @property
     def stop(self) -> int:
         """One more than the last token's position."""
         return self.position + self.tokens
 
-
-class RingGeometry(NamedTuple):
-    """A ring layer's sizes in cells.
-
-    A step of `max_write` tokens must not overwrite what its own first query attends, so `kept` cells are
-    promised to survive. `slots` is about 2.1 windows: the slack makes a lap long enough that rolling costs a
-    decode step about one cell's copy. A pool of whole `unit`s is rolled by whole units.
-    """
-
-    window: int
-    max_write: int
-    kept: int
-    slots: int
-    unit: int
-
-    @classmethod
-    def of(cls, policy: LayerPolicy, max_write: int | None) -> RingGeometry:
-        """The sizes for a ring policy; `max_write` defaults to the window."""
-        window = policy.window
-        assert window is not None
-        most = window if max_write is None else max_write
-        kept = window + most - 1
-        unit = max(1, window // 40)
-        slots = window * 21 // 10 // unit * unit
-        return cls(window, most, kept, slots, unit) if slots >= kept else cls(window, most, kept, kept, 1)
+    @property
+    def roll(self) -> int:
+        """Cells that move from the pool's front to its back before anything is written."""
+        return self.moves.roll
 
 
 class SequenceLayout:
@@ -242,15 +228,17 @@ class SequenceLayout:
         index = {layer: group for group, layer in enumerate(self.groups)}
         self.group_of: tuple[int, ...] = tuple(index[config.layer(i)] for i in range(config.n_layers))
         self._rings: tuple[RingGeometry | None, ...] = tuple(
-            RingGeometry.of(layer.policy, config.max_write) if layer.policy.kind == "ring" else None
+            RingGeometry.of(layer.policy, config.max_write, config.max_rewind)
+            if layer.policy.kind == "ring"
+            else None
             for layer in self.groups
         )
         # Per layer, since a layer that missed a step must not inherit another's roll.
         self.origins: list[int] = [0] * config.n_layers
-
-    def turns(self) -> list[tuple[int | None, int]]:
-        """For each group: its window, and the cells after which its pool is full or must be rolled."""
-        return [(None, self.capacity) if ring is None else (ring.window, ring.slots) for ring in self._rings]
+        self.turning: list[Turning | None] = [None] * config.n_layers
+        # How the steps have gone lately: tokens of each, and where the first of so many began.
+        self._pace = 0
+        self._pace_since = 0
 
     def max_slots(self, layer: int) -> int:
         """The most slots that `layer` ever uses."""
@@ -289,37 +277,60 @@ class SequenceLayout:
                 f"expected at least {self.oldest_restart()}: a ring layer no longer holds the window before it"
             )
 
-    def plan(self, layer: int, position: int, count: int) -> StepPlan:
+    def plan(self, layer: int, position: int, count: int, any_order: bool = False) -> StepPlan:
         """Say what `layer` writes and reads for `count` tokens from `position`; changes nothing.
 
-        Assumes that `check` has passed; `layer` is in range.
+        With `any_order` the cells that are read may come in another order than that of their positions; they do
+        where the plan says `turning`. Assumes that `check` has passed; `layer` is in range.
         """
         ring = self._rings[self.group_of[layer]]
-        stop = position + count
         if ring is None:
-            return StepPlan(position, count, Run(position, count), Run(0, stop), 0, 0, 0)
-        base = max(0, position - ring.window + 1)
-        length = stop - base
-        origin = self.origins[layer]
-        first = (base - origin) % ring.slots
-        roll = 0
-        if first + length > ring.slots:
-            # By whole units where that is enough, which is quicker to move; a few older cells stay in front.
-            spare = first % ring.unit
-            roll = first - spare if spare + length <= ring.slots else first
-            origin, first = origin + roll, first - roll
-        return StepPlan(
-            position, count, Run(first + position - base, count), Run(first, length), base, roll, origin
-        )
+            stop = position + count
+            return StepPlan(
+                position, count, Run(position, count), Run(0, stop), 0, 0, None, NO_MOVES, self.capacity
+            )
+        origin, turning = self.origins[layer], self.turning[layer]
+        # A sequence that ends before its pool in line wraps gains nothing by turning.
+        may_turn = any_order and ring.slots < self.capacity and ring.block(count) >= 0
+        full = position >= ring.window - 1
+        turns_at = self._turns_at(ring, position, count)
+        if may_turn and full and (turns_at <= position if turning is None else turning.tokens == count):
+            turned = plan_turning(ring, origin, turning, self.written, position, count)
+            return StepPlan(position, count, *turned)
+        plan = plan_in_line(ring, origin, turning, self.written, position, count)
+        if may_turn:  # look again then
+            plan = plan._replace(until=min(plan.until, plan.read.stop + max(0, turns_at - position - count)))
+        return StepPlan(position, count, *plan)
 
-    def commit(self, layer: int, origin: int, stop: int) -> None:
+    def _turns_at(self, ring: RingGeometry, position: int, count: int) -> int:
+        """The first position from which a ring turns if its steps have `count` tokens."""
+        since = min(self._pace_since, position) if count == self._pace else position
+        return max(ring.window - 1, since + SETTLED)
+
+    def commit(self, layer: int, origin: int, stop: int, turning: Turning | None = None) -> None:
         """Take a plan of that `origin` and of tokens up to position `stop` as done by `layer`.
 
         Doing it again, or for the next layer, changes nothing more.
         """
         self.origins[layer] = origin
+        self.turning[layer] = turning
         self.length = max(self.length, stop)
         self.written = max(self.written, stop)
+
+    def went(self, position: int, count: int) -> None:
+        """Note that a step of `count` tokens was taken from `position`."""
+        if count != self._pace or position < self._pace_since:
+            self._pace, self._pace_since = count, position
+
+    def lies(self, layer: int) -> tuple[int, Turning | None]:
+        """How a layer's cells lie: layers of a kind that say the same do the same in a step."""
+        return self.origins[layer], self.turning[layer]
+
+    def settle(self, first: int, served: Sequence[bool]) -> None:
+        """Note how far each layer of a step at `first` has come, one that followed others without a plan."""
+        for layer, turning in enumerate(self.turning):
+            if turning is not None:
+                self.turning[layer] = turning._replace(top=first + served[layer])
 
     def can_extend(self, count: int) -> bool:
         """Whether `count` more tokens fit the capacity (a ring layer's `max_write` bounds one step, not this)."""
@@ -329,11 +340,12 @@ class SequenceLayout:
         """Forget the positions from `new_length` on; False, and nothing changed, where that cannot be.
 
         It cannot when it would grow the sequence, is negative, or when a ring layer no longer holds the window
-        before `new_length`: at most `max_write` tokens can be taken back from the highest position written.
+        before `new_length`: at most `max_rewind` tokens can be taken back from the highest position written.
         """
         if not 0 <= new_length <= self.length or not self._holds_window_of(new_length):
             return False
         self.length = new_length
+        self._pace_since = min(self._pace_since, new_length)
         if new_length == 0:
             self.clear()
         return True
@@ -342,20 +354,26 @@ class SequenceLayout:
         """Forget every position."""
         self.length = 0
         self.written = 0
-        self.origins = [0] * self.config.n_layers
+        self._in_line([0] * self.config.n_layers)
 
-    def held(self, layer: int) -> tuple[int, list[Run]]:
-        """What a copy of `layer` needs: the position of the oldest cell, and the runs from it to the newest.
+    def _in_line(self, origins: list[int]) -> None:
+        """Every ring is in line, from these positions on, and has to settle again."""
+        self.origins = origins
+        self.turning = [None] * len(origins)
+        self._pace, self._pace_since = 0, self.length
 
-        A ring layer keeps what its promise to `rewind` takes, `window + max_write - 1` cells of those written.
+    def held(self, layer: int) -> tuple[int, list[Piece]]:
+        """What a copy of `layer` needs: the position of the oldest cell, and where it and all newer ones lie.
+
+        A ring layer keeps what its promise to `rewind` takes, `window + max_rewind - 1` cells of those written.
         """
         ring, oldest = self._rings[self.group_of[layer]], self._oldest_held(layer, self.length, self.written)
+        turning = self.turning[layer]
+        if turning is not None:
+            return oldest, turning.pieces(oldest, self.length) or [Piece(Run(0, 0))]
         count = self.length - oldest
-        if ring is None or count == 0:  # a window of 1 needs nothing of what was rewound
-            return oldest, [Run(0, count)]
-        first = (oldest - self.origins[layer]) % ring.slots
-        before = min(count, ring.slots - first)
-        return oldest, [run for run in (Run(first, before), Run(0, count - before)) if run.length]
+        runs = [Run(0, count)] if ring is None else cyclic(oldest - self.origins[layer], count, ring.slots)
+        return oldest, [Piece(run) for run in runs or [Run(0, 0)]]
 
     def restore(self, length: int, written: int, oldest: Sequence[int]) -> None:
         """Be as the layout was whose `held` cells, the oldest per layer, now lie from slot 0 on."""
@@ -370,7 +388,8 @@ class SequenceLayout:
                 f"layers: got cells from the positions {list(oldest)} on, expected {expected} for length={length} "
                 f"and written={written}; restore what a cache of the same config held"
             )
-        self.length, self.written, self.origins = length, written, expected
+        self.length, self.written = length, written
+        self._in_line(expected)
 
     def _oldest_held(self, layer: int, length: int, written: int) -> int:
         ring = self._rings[self.group_of[layer]]
@@ -379,7 +398,7 @@ class SequenceLayout:
     def oldest_restart(self) -> int:
         """The lowest position above 0 at which a step may start (0 always may, on a layer of its own window)."""
         floors = [
-            self.written - ring.max_write
+            self.written - ring.max_rewind
             for ring in self._rings
             if ring is not None and ring.window > 1 and self.written > ring.kept
         ]

@@ -84,7 +84,7 @@ class QuantizedPool:
     def write(self, start: int, update: mx.array) -> None:
         """See `Pool.write`."""
         check_update(self, update)
-        for plane, part in zip(self.planes, self._quantised(update), strict=True):
+        for plane, part in zip(self.planes, self.parts(update), strict=True):
             plane.write(start, part)
 
     def write_cells(self, indices: Sequence[int] | np.ndarray, update: mx.array) -> None:
@@ -95,33 +95,35 @@ class QuantizedPool:
 
     def place(self, index: mx.array, update: mx.array) -> None:
         """See `Pool.place`."""
-        for plane, part in zip(self.planes, self._quantised(update), strict=True):
+        for plane, part in zip(self.planes, self.parts(update), strict=True):
             plane.place(index, part)
 
     def read(self, start: int, length: int) -> mx.array:
         """Cells `[start, start + length)` as `[1, H, length, D]` in `dtype`, dequantised. See `Pool.read`."""
-        return self._dequantised([plane.read(start, length) for plane in self.planes])
+        return self.joined([plane.read(start, length) for plane in self.planes])
 
     def gather(self, rows: mx.array) -> mx.array:
         """See `Pool.gather`."""
-        return self._dequantised([plane.gather(rows) for plane in self.planes])
+        return self.joined([plane.gather(rows) for plane in self.planes])
 
-    def reserve(self, slots: int) -> None:
+    def reserve(self, slots: int, most: int = 0) -> None:
         """See `Pool.reserve`."""
         for plane in self.planes:
-            plane.reserve(slots)
+            plane.reserve(slots, most)
 
     def roll(self, shift: int) -> None:
         """See `Pool.roll`."""
         for plane in self.planes:
             plane.roll(shift)
 
-    def _quantised(self, update: mx.array) -> tuple[mx.array, ...]:
+    def parts(self, update: mx.array) -> tuple[mx.array, ...]:
+        """See `Pool.parts`: codes, scales and biases."""
         if update.dtype != self.dtype:
             update = update.astype(self.dtype)
         return tuple(mx.quantize(update, group_size=self.group_size, bits=self.bits))
 
-    def _dequantised(self, parts: Sequence[mx.array]) -> mx.array:
+    def joined(self, parts: Sequence[mx.array]) -> mx.array:
+        """See `Pool.joined`: dequantised."""
         codes, scales, biases = parts
         if on_gpu():
             return mx.dequantize(codes, scales, biases, group_size=self.group_size, bits=self.bits)

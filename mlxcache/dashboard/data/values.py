@@ -1,0 +1,127 @@
+"""All values in one file, with columns that tell every row apart, as Parquet and as compressed CSV."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import importlib.util
+import io
+from typing import Final
+
+import numpy as np
+import pandas as pd
+
+from mlxcache.dashboard.data.facts import SiteFacts
+from mlxcache.dashboard.output import Output
+from mlxcache.reports.plain_text import clean
+
+CSV_PATH: Final = "values.csv.gz"
+PARQUET_PATH: Final = "values.parquet"
+_VERSION: Final = b"1"
+
+# What the data page says of each column; the files have them in this order.
+COLUMNS: Final = {
+    "benchmark": "the benchmark's name",
+    "params": "its parameters by name, as `path=int64 head_dim=64`; empty where it has none",
+    "value": "the measured value",
+    "unit": "of value and interval: seconds, bytes, ratio, ...",
+    "ci_low": "lower end of the 99 % interval of this run's samples; empty where it has none",
+    "ci_high": "upper end of it",
+    "status": "ok, failed or skipped; only ok has a value",
+    "commit": "the full hash",
+    "commit_index": "rank of the commit among all measured ones, oldest 0",
+    "commit_date": "when it was committed, UTC",
+    "version": "of the benchmark: values of two versions are not comparable",
+    "machine": "the machine's whole name",
+    "env": "asv's name of the environment; its packages follow",
+}
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+
+
+def package_columns(facts: SiteFacts) -> list[str]:
+    """A column for each package whose version differs between environments."""
+    every = sorted({package for own in facts.packages.values() for package in own})
+    return [p for p in every if len({own.get(p, "") for own in facts.packages.values()}) > 1]
+
+
+def write_values(out: Output, facts: SiteFacts) -> list[str]:
+    """Write the files, unless they are there with the same content; returns their paths."""
+    parquet = importlib.util.find_spec("pyarrow") is not None
+    paths = [CSV_PATH, *([PARQUET_PATH] if parquet else [])]
+    key = _key(facts)
+    if not out.keep_all(paths, key):
+        table = _table(facts)
+        text = table.copy()
+        for name in text.columns:
+            if isinstance(text[name].dtype, pd.CategoricalDtype):
+                text[name] = text[name].cat.rename_categories([_safe(str(c)) for c in text[name].cat.categories])
+        content = text.to_csv(index=False, lineterminator="\n").encode("utf-8", "replace")
+        out.made(CSV_PATH, key, gzip.compress(content, 6, mtime=0))
+        if parquet:
+            data = io.BytesIO()
+            table.to_parquet(data, engine="pyarrow", index=False, compression="zstd")
+            out.made(PARQUET_PATH, key, data.getvalue())
+    return paths
+
+
+def _safe(text: str) -> str:
+    text = clean(text)
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+def _key(facts: SiteFacts) -> str:
+    total = hashlib.blake2b(_VERSION, digest_size=16)
+    df = facts.df
+    for name in ("value", "ci_low", "ci_high"):
+        total.update(df[name].to_numpy(np.float64).tobytes())
+    for name in ("commit_index", "series"):
+        total.update(df[name].to_numpy().tobytes())
+    names = [(k.machine, k.env, k.benchmark, k.params, k.version, k.unit) for k in facts.store.keys]
+    commits = [(c.name, c.date_s) for c in facts.commits]
+    total.update(repr((names, commits, facts.packages, package_columns(facts))).encode("utf-8", "replace"))
+    return total.hexdigest()
+
+
+def _table(facts: SiteFacts) -> pd.DataFrame:
+    df = facts.df
+    columns = {name: df[name] for name in COLUMNS if name in df.columns and name != "params"}
+    table = pd.DataFrame(columns)
+    table.insert(1, "params", _named_params(facts))
+    for package in package_columns(facts):
+        versions = {env: own.get(package, "") for env, own in facts.packages.items()}
+        table[package] = df["env"].astype("str").map(versions).fillna("").astype("category")
+    for name in table.columns:
+        if isinstance(table[name].dtype, pd.CategoricalDtype):
+            table[name] = table[name].cat.remove_unused_categories()
+            table[name] = table[name].cat.rename_categories(_cleaned(table[name].cat.categories))
+    return table
+
+
+def _cleaned(categories: pd.Index) -> list[str]:
+    """Texts that UTF-8 can hold, all different."""
+    found: list[str] = []
+    for text in map(str, categories):
+        own = clean(text)
+        found.append(own if own not in found else f"{own} ({len(found)})") if own != text else found.append(own)
+    return found
+
+
+def _named_params(facts: SiteFacts) -> pd.Series:
+    """The column params with names."""
+    df = facts.df
+    pairs = df[["benchmark", "params"]].drop_duplicates().astype("str")
+    names = {
+        (benchmark, params): facts.names.params(benchmark, params)
+        for benchmark, params in pairs.itertuples(index=False)
+    }
+    benchmarks, params = df["benchmark"].astype("category"), df["params"].astype("category")
+    codes = benchmarks.cat.codes.to_numpy(np.int64) * (len(params.cat.categories) + 1) + params.cat.codes.to_numpy(
+        np.int64
+    )
+    unique, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
+    texts = (
+        [names[str(df["benchmark"].iloc[i]), str(df["params"].iloc[i])] for i in first.tolist()]
+        if len(unique)
+        else []
+    )
+    return pd.Series(pd.Categorical(np.array(texts, dtype=object)[inverse] if texts else []), index=df.index)

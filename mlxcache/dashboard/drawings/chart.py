@@ -1,0 +1,286 @@
+"""A chart with axes as inline SVG: values, intervals, levels, ranges. Colours come from the page's style sheet.
+
+Every point has its words in a title element, so that a pointer finds them without a script; what a chart says
+stands in a table or text beside it as well.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from markupsafe import Markup, escape
+
+from mlxcache.dashboard.drawings.numbers import Ticks, apart, log_ticks, ticks
+from mlxcache.reports.plain_text import clean
+
+Scale = Literal["linear", "log"]
+_LEFT: Final = 62.0
+_RIGHT: Final = 14.0
+_TOP: Final = 26.0
+_BOTTOM: Final = 44.0
+_MANY: Final = 400  # points of a trace from which they are dots without words
+# Drawn around 0, 0: a series is told by its shape as well as by its colour.
+_PATHS: Final = (
+    "M-3-3H3V3H-3Z",
+    "M0-4 4 3H-4Z",
+    "M0-4.3 4.3 0 0 4.3-4.3 0Z",
+    "M0 4 4-3H-4Z",
+    "M-1.3-4H1.3V-1.3H4V1.3H1.3V4H-1.3V1.3H-4V-1.3H-1.3Z",
+    "M0-4.5 1.2-1.2 4.5 0 1.2 1.2 0 4.5-1.2 1.2-4.5 0-1.2-1.2Z",
+    "M-4-2.5-2.5-4 0-1.5 2.5-4 4-2.5 1.5 0 4 2.5 2.5 4 0 1.5-2.5 4-4 2.5-1.5 0Z",
+)
+SHAPES: Final = ('<circle r="3.4"/>', *(f'<path d="{path}"/>' for path in _PATHS))
+
+
+def label(x: float, y: float, words: str, kind: str = "tick", anchor: str = "start") -> str:
+    """A text element."""
+    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(clean(words))}</text>'
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One value; NaN ends mean that it has no interval. `words` is what a pointer on it reads."""
+
+    x: float
+    y: float
+    low: float = math.nan
+    high: float = math.nan
+    words: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Points of one series; `look` picks colour and shape, -1 is quiet. `dash` picks the line's pattern."""
+
+    points: Sequence[Point]
+    name: str = ""
+    look: int = -1
+    dash: int = 0
+    line: bool = True
+    hollow: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A horizontal line from x to x with words above it."""
+
+    left: float
+    right: float
+    y: float
+    words: str = ""
+    kind: str = "level"
+
+
+@dataclass(frozen=True, slots=True)
+class Area:
+    """A shaded part: from x to x, and from y to y where those are given."""
+
+    left: float
+    right: float
+    low: float = -math.inf
+    high: float = math.inf
+    kind: str = "range"
+    words: str = ""
+
+
+@dataclass(frozen=True)
+class Chart:
+    """What a chart shows. `least` is the smallest share of a value that its height may stand for."""
+
+    title: str
+    unit: str
+    traces: Sequence[Trace]
+    x_ticks: Sequence[tuple[float, str]]
+    x_title: str = ""
+    y_title: str = ""
+    x_scale: Scale = "linear"
+    y_scale: Scale = "linear"
+    levels: Sequence[Level] = ()
+    areas: Sequence[Area] = ()
+    marks: Sequence[str] = field(default=())  # ready SVG in units of the page, from `mark`
+    width: int = 900
+    height: int = 380
+    least: float = 0.06
+    include: Sequence[float] = ()
+    x_range: tuple[float, float] | None = None
+    bands: Sequence[tuple[float, float, float]] = ()  # x, low, high: one shaded strip
+    y_range: tuple[float, float] | None = None
+    flags: Sequence[tuple[float, str]] = ()  # vertical lines with words at their top, as releases
+
+
+def draw(chart: Chart) -> Markup:
+    """The chart as an SVG element."""
+    return _Drawing(chart).svg()
+
+
+def legend(traces: Sequence[Trace]) -> Markup:
+    """Names of the traces with their shapes and colours, as a list."""
+    entries = [
+        f'<li><svg viewBox="-10 -6 20 12" width="20" height="12" aria-hidden="true" class="plot">'
+        f'<path class="line s{trace.look} d{trace.dash}" d="M-10 0H10"/><g class="point s{trace.look}">'
+        f"{SHAPES[trace.look % len(SHAPES)]}</g></svg>{escape(clean(trace.name))}</li>"
+        for trace in traces
+        if trace.name
+    ]
+    return Markup(f'<ul class="legend">{"".join(entries)}</ul>') if entries else Markup("")
+
+
+class _Drawing:
+    """Places on the paper."""
+
+    def __init__(self, chart: Chart) -> None:
+        self.chart = chart
+        self._log_y = chart.y_scale == "log" and all(p.y > 0 for t in chart.traces for p in t.points)
+        self.low, self.high = self._heights()
+        every = [p.x for t in chart.traces for p in t.points] or [0.0]
+        left, right = chart.x_range or (min(every), max(every))
+        if left == right:
+            left, right = (left / 2, right * 2) if chart.x_scale == "log" else (left - 1, right + 1)
+        self.left, self.right = left, right
+        self.pad = 14.0
+
+    def _heights(self) -> tuple[float, float]:
+        """What the axis spans: the bulk of the values, so that one ten times off does not flatten the others."""
+        chart = self.chart
+        if chart.y_range:
+            return chart.y_range
+        ys = sorted(p.y for t in chart.traces for p in t.points if math.isfinite(p.y))
+        if not ys:
+            return 0.0, 1.0
+        cut = len(ys) // 100 if len(ys) >= 100 else 0
+        inner = ys[cut : len(ys) - cut] if cut else ys
+        low, high = inner[0], inner[-1]
+        more = [*chart.include, *(level.y for level in chart.levels)]
+        more += [end for _, *both in chart.bands for end in both if math.isfinite(end)]
+        ends = [e for t in chart.traces for p in t.points for e in (p.low, p.high) if math.isfinite(e)]
+        if len(ys) <= 60:  # intervals count while they are not most of the picture
+            room = max(high - low, chart.least * max(abs(low), abs(high)))
+            more += [min(max(e, low - room), high + room) for e in ends]
+        low, high = min([low, *more]), max([high, *more])
+        if self._log_y and low > 0:
+            ratio = max(high / low, 1 + chart.least)
+            middle = math.sqrt(high * low)
+            return middle / ratio**0.58, middle * ratio**0.58
+        least = chart.least * max(abs(low), abs(high), 1e-300)
+        if high - low < least:
+            middle = (low + high) / 2
+            low, high = middle - least / 2, middle + least / 2
+        room = 0.08 * (high - low)
+        return (max(low - room, 0.0) if low >= 0 else low - room), high + room
+
+    def x(self, value: float) -> float:
+        """From the data to the paper."""
+        a, b, v = self.left, self.right, value
+        if self.chart.x_scale == "log":
+            a, b, v = math.log(a), math.log(b), math.log(v)
+        start, end = _LEFT + self.pad, self.chart.width - _RIGHT - self.pad
+        return start + (v - a) / (b - a) * (end - start)
+
+    def y(self, value: float) -> float:
+        """From the data to the paper; what is outside lies on the edge."""
+        a, b, v = self.low, self.high, min(max(value, self.low), self.high)
+        if self._log_y:
+            a, b, v = math.log(a), math.log(b), math.log(v)
+        bottom = self.chart.height - _BOTTOM
+        return bottom - (v - a) / ((b - a) or 1.0) * (bottom - _TOP)
+
+    def svg(self) -> Markup:
+        """All of it."""
+        chart = self.chart
+        scale: Ticks
+        if self._log_y:
+            scale = log_ticks(self.low, self.high, chart.unit)
+        else:
+            scale = ticks(self.low, self.high, chart.unit)
+        parts = [
+            f'<svg class="plot" viewBox="0 0 {chart.width} {chart.height}" role="img" '
+            f'aria-label="{escape(clean(chart.title))}">'
+        ]
+        parts += self._axes(scale)
+        parts += self._bands()
+        parts += [self._area(area) for area in chart.areas]
+        parts += [part for trace in chart.traces for part in self._trace(trace)]
+        parts += [part for level in chart.levels for part in self._level(level)]
+        parts += chart.marks
+        parts.append("</svg>")
+        return Markup("".join(parts))
+
+    def _axes(self, scale: Ticks) -> list[str]:
+        chart = self.chart
+        right, bottom = chart.width - _RIGHT, chart.height - _BOTTOM
+        parts = []
+        for place, words in zip(scale.places, scale.labels, strict=True):
+            y = self.y(place)
+            parts.append(f'<path class="grid" d="M{_LEFT:.0f} {y:.1f}H{right:.0f}"/>')
+            parts.append(label(_LEFT - 8, y + 4, words, anchor="end"))
+        title = chart.y_title or scale.unit
+        if title:
+            parts.append(label(_LEFT - 8, 14, title, anchor="end"))
+        parts.append(f'<path class="axis" d="M{_LEFT:.0f} {bottom:.1f}H{right:.0f}"/>')
+        places = [self.x(x) for x, _ in chart.x_ticks]
+        widest = max((len(words) for _, words in chart.x_ticks), default=0)
+        for i in apart(places, 7.2 * widest + 12):
+            at_edge = places[i] > right - 3.6 * widest
+            at = min(places[i] + 3.6 * widest, right) if at_edge else places[i]
+            parts.append(f'<path class="axis" d="M{places[i]:.1f} {bottom:.1f}v5"/>')
+            parts.append(label(at, bottom + 19, chart.x_ticks[i][1], anchor="end" if at_edge else "middle"))
+        if chart.x_title:
+            parts.append(label((_LEFT + right) / 2, chart.height - 6, chart.x_title, anchor="middle"))
+        for x, words in chart.flags:
+            place = self.x(x)
+            parts.append(f'<path class="flag" d="M{place:.1f} {_TOP - 6:.0f}V{bottom:.1f}"/>')
+            parts.append(label(place, _TOP - 10, words, anchor="middle"))
+        return parts
+
+    def _area(self, area: Area) -> str:
+        top = self.y(area.high) if math.isfinite(area.high) else _TOP - 6
+        bottom = self.y(area.low) if math.isfinite(area.low) else self.chart.height - _BOTTOM
+        left, right = sorted((self.x(area.left), self.x(area.right)))
+        words = f"<title>{escape(clean(area.words))}</title>" if area.words else ""
+        width, height = max(right - left, 1.5), max(bottom - top, 0.5)
+        size = f'x="{left:.1f}" y="{top:.1f}" width="{width:.1f}" height="{height:.1f}"'
+        return f'<rect class="{area.kind}" {size}>{words}</rect>'
+
+    def _bands(self) -> list[str]:
+        ends = [(x, low, high) for x, low, high in self.chart.bands if math.isfinite(low) and math.isfinite(high)]
+        if len(ends) < 2:
+            return []
+        way = [f"{self.x(x):.1f},{self.y(high):.1f}" for x, _, high in ends]
+        way += [f"{self.x(x):.1f},{self.y(low):.1f}" for x, low, _ in reversed(ends)]
+        return [f'<polygon class="band" points="{" ".join(way)}"/>']
+
+    def _level(self, level: Level) -> list[str]:
+        y = self.y(level.y)
+        left, right = self.x(level.left), self.x(level.right)
+        parts = [f'<path class="{level.kind}" d="M{left:.1f} {y:.1f}H{max(right, left + 6):.1f}"/>']
+        if level.words:
+            parts.append(label(left + 3, y - 6, level.words, f"said {level.kind}"))
+        return parts
+
+    def _trace(self, trace: Trace) -> list[str]:
+        points = [p for p in trace.points if math.isfinite(p.y)]
+        many = len(points) > _MANY
+        look = f"s{trace.look}" if trace.look >= 0 else "quiet"
+        whiskers = [
+            f"M{self.x(p.x):.1f} {self.y(p.low):.1f}V{self.y(p.high):.1f}"
+            for p in points
+            if math.isfinite(p.low) and math.isfinite(p.high) and not many
+        ]
+        found = [f'<path class="whisker {look}" d="{"".join(whiskers)}"/>'] if whiskers else []
+        if trace.line and len(points) > 1:
+            path = " ".join(f"{self.x(p.x):.1f},{self.y(p.y):.1f}" for p in points)
+            found.append(f'<polyline class="line {look} d{trace.dash}" points="{path}"/>')
+        shape = SHAPES[trace.look % len(SHAPES)] if trace.look >= 0 else '<circle r="2.6"/>'
+        if many:
+            dots = "".join(f"M{self.x(p.x):.1f} {self.y(p.y):.1f}h0" for p in points)
+            return [*found, f'<path class="dots {look}" d="{dots}"/>']
+        inside = []
+        for p in points:
+            words = f"<title>{escape(clean(p.words))}</title>" if p.words else ""
+            inside.append(f'<g transform="translate({self.x(p.x):.1f} {self.y(p.y):.1f})">{words}{shape}</g>')
+        hollow = " hollow" if trace.hollow else ""
+        found.append(f'<g class="point {look}{hollow}">{"".join(inside)}</g>')
+        return found

@@ -1,0 +1,155 @@
+// Loads series on demand: pages from disk may load scripts, though they may not fetch.
+"use strict";
+const Data = (() => {
+  const waiting = new Map();
+  const loaded = new Map();
+
+  globalThis.mlxcacheData = ([name, content]) => {
+    loaded.set(name, content);
+  };
+
+  const script = (source) => {
+    if (!waiting.has(source)) {
+      waiting.set(source, new Promise((resolve, reject) => {
+        const node = document.createElement("script");
+        node.src = source;
+        node.onload = () => resolve();
+        node.onerror = () => {
+          waiting.delete(source);
+          reject(new Error(`${source} is not there; copy the whole folder of the site`));
+        };
+        document.head.append(node);
+      }));
+    }
+    return waiting.get(source);
+  };
+
+  const bytes = (text) => Uint8Array.from(atob(text), (char) => char.charCodeAt(0));
+
+  const halfFloat = (bits) => {
+    const sign = bits & 0x8000 ? -1 : 1;
+    const exponent = (bits >> 10) & 0x1f;
+    const fraction = bits & 0x3ff;
+    if (exponent === 0) return sign * fraction * 2 ** -24;
+    if (exponent === 31) return fraction ? NaN : sign * Infinity;
+    return sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
+  };
+
+  const halves = (text, n) => {
+    const out = new Float64Array(n).fill(NaN);
+    if (!text) return out;
+    const view = new DataView(bytes(text).buffer);
+    for (let i = 0; i < n; i += 1) out[i] = halfFloat(view.getUint16(2 * i, true));
+    return out;
+  };
+
+  const unpack = (packed) => {
+    const bits = bytes(packed.c);
+    const commits = [];
+    for (let i = 0; i < 8 * bits.length; i += 1) if (bits[i >> 3] & (0x80 >> (i & 7))) commits.push(i);
+    const view = new DataView(bytes(packed.v).buffer);
+    const values = commits.map((_, i) => view.getFloat32(4 * i, true));
+    const low = halves(packed.l, commits.length);
+    const high = halves(packed.h, commits.length);
+    return {
+      commits,
+      values,
+      low: values.map((value, i) => value * (1 + low[i])),
+      high: values.map((value, i) => value * (1 + high[i])),
+      changes: packed.ch || [],
+    };
+  };
+
+  const cache = new Map();
+  const compareVersions = (a, b) => a.localeCompare(b, "en", { numeric: true });
+
+  // ---- numbers and names as all pages have them
+  const SCALES = {
+    seconds: [[1, "s"], [1e-3, "ms"], [1e-6, "µs"], [1e-9, "ns"]],
+    bytes: [[2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"], [1, "B"]],
+  };
+  const scaleOf = (unit, size) => {
+    if (unit === "ratio") return [1, ""];
+    const scales = SCALES[unit];
+    if (!scales) return [1, unit];
+    return scales.find(([scale]) => Math.abs(size) >= scale) || scales[scales.length - 1];
+  };
+  const format = (value, unit) => {
+    if (!Number.isFinite(value)) return "n/a";
+    const [scale, name] = scaleOf(unit, value);
+    const text = `${Number((value / scale).toPrecision(4))} ${name}`.trim();
+    return unit === "ratio" ? `×${text}` : text;
+  };
+  // A change without its sign, as the other pages have it: a factor from a doubling on.
+  const amount = (size) => {
+    if (size === null || !Number.isFinite(size)) return "n/a";
+    return size >= 1 ? `×${Number((1 + size).toPrecision(3))}` : `${(100 * Math.abs(size)).toFixed(1)} %`;
+  };
+  const signed = (size) => (Number.isFinite(size) ? `${size > 0 ? "▲" : size < 0 ? "▼" : ""} ${amount(size)}`.trim() : "n/a");
+  const date = (seconds) => (seconds === null ? "no date" : new Date(seconds * 1000).toISOString().slice(0, 10));
+  const shorten = (text, limit = 70) => (text.length > limit ? `${text.slice(0, limit - 20)}…${text.slice(-19)}` : text);
+  const element = (tag, properties = {}, ...children) => {
+    const node = Object.assign(document.createElement(tag), properties);
+    node.append(...children);
+    return node;
+  };
+  const save = (name, address) => element("a", { download: name, href: address }).click();
+  const saveCsv = (name, lines) => {
+    const quote = (cell) => {
+      const text = String(cell ?? "");
+      return `"${(typeof cell === "string" && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text).replaceAll('"', '""')}"`;
+    };
+    const address = URL.createObjectURL(new Blob([lines.map((line) => line.map(quote).join(",")).join("\r\n")], { type: "text/csv" }));
+    save(name, address);
+    setTimeout(() => URL.revokeObjectURL(address), 1000);
+  };
+  const copyLink = (button, said) => button.addEventListener("click", async () => {
+    try {
+      await navigator.clipboard.writeText(location.href);
+      said.textContent = "The link is copied.";
+    } catch {
+      said.textContent = "Copy the address of this page: it keeps the view.";
+    }
+  });
+  // The name that is most like one that is not there.
+  const nearest = (wanted, names, most = 3) => {
+    const pieces = (text) => new Set(text.toLowerCase().split(/[^a-z0-9]+/).flatMap((word) => [word, word.slice(0, 4)]).filter(Boolean));
+    const own = pieces(wanted);
+    const score = (name) => [...pieces(name)].filter((piece) => own.has(piece)).length / (1 + Math.abs(name.length - wanted.length) / 40);
+    return [...names].map((name) => [score(name), name]).filter(([s]) => s > 0).sort((a, b) => b[0] - a[0]).slice(0, most).map(([, name]) => name);
+  };
+
+  return {
+    script, save, saveCsv, copyLink, nearest, element, format, amount, signed, date, shorten, scaleOf, compareVersions,
+    async load(name) {
+      await script(`data/${name}.js`);
+      return loaded.get(name);
+    },
+    async index() {
+      const index = await this.load("index");
+      const series = [];
+      for (const [name, unit, higher, params, files, rows] of index.benchmarks) {
+        for (const [id, machine, env, values, n, file, changed, gone] of rows) {
+          const names = params.length === values.length ? params : values.map((_, i) => `param${i + 1}`);
+          series.push({
+            id, benchmark: name, unit, higher: Boolean(higher), n, changed, gone: Boolean(gone),
+            machine: index.machines[machine][0], env: index.envs[env][0], packages: index.envs[env][1], file: files[file],
+            params: names.map((own, i) => [own, values[i]]),
+          });
+        }
+      }
+      const short = (rows, at) => new Map(rows.map((row) => [row[0], row[at]]));
+      return {
+        commits: index.commits, series, tags: index.tags, web: index.web,
+        machines: short(index.machines, 1), envs: short(index.envs, 2), packages: short(index.envs, 1),
+      };
+    },
+    async values(series) {
+      if (!cache.has(series.id)) {
+        await script(series.file);
+        cache.set(series.id, unpack(loaded.get(series.file)[series.id]));
+      }
+      return cache.get(series.id);
+    },
+  };
+})();

@@ -1,0 +1,1 @@
+"""What pages are written with: templates, tables, links, texts to paste."""

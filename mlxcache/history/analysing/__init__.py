@@ -1,0 +1,1 @@
+"""Answers to the questions of who analyses a history: ratios, releases, geometric means."""

@@ -1,0 +1,270 @@
+"""One comparison from beginning to end: which commit stands for base, how often to look, what counts as lost.
+
+    comparison = compare_stored(read("results", repo="."), base, head)
+    comparison = compare_measured(measure_more, base, head, Protocol(rounds=10))
+    comparison.verdict, comparison.rows
+
+`mlxcache compare` prints what these return. Measuring is handed in, so that this knows of no way to do it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from mlxcache.history.changes.change_table import change_points
+from mlxcache.history.changes.confirmations import Confirmation
+from mlxcache.history.comparing.comparison import judge_rounds, judge_stored
+from mlxcache.history.comparing.exit_status import ExitStatus
+from mlxcache.history.comparing.lost import Lost, lost_in_rounds, lost_in_table
+from mlxcache.history.comparing.runner_noise import noise_lines
+from mlxcache.history.comparing.verdicts import Limits, Verdict, overall
+from mlxcache.history.loading.history import History
+from mlxcache.support.names import series_name, series_pattern
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """What decides a comparison; with the same protocol it can be made again.
+
+    limits: what counts. control: see `change_points`. bench: regular expressions, one of which is found in a
+    series' name; none takes all. environments: asv environments to measure in. rounds: pairs that are measured
+    at a time; looks: how many times at most what is still open is measured, each with its share of the alarms.
+    """
+
+    limits: Limits = field(default_factory=Limits)
+    control: str | None = "auto"
+    bench: tuple[str, ...] = ()
+    environments: tuple[str, ...] = ()
+    rounds: int = 20
+    looks: int = 3
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What there is to say: the rows of `compare`, the verdict over all of them, and remarks.
+
+    `lost` names series that gave a value on base and none on head; `noise` says how steady the runner was, one
+    line each; `measured` whether both commits were measured in turn, which is when more rounds help; `proof` what
+    was then installed and which suite ran, for each side and environment.
+    """
+
+    rows: pd.DataFrame
+    verdict: Verdict
+    base: str
+    head: str
+    notices: Sequence[str] = field(default_factory=tuple)
+    noise: Sequence[str] = field(default_factory=tuple)
+    lost: Sequence[str] = field(default_factory=tuple)
+    measured: bool = False
+    protocol: Protocol = field(default_factory=Protocol)
+    proof: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
+
+    @property
+    def exit_status(self) -> ExitStatus:
+        """What a command ends with: slower before lost, lost before what noise hides."""
+        if self.verdict is Verdict.REGRESSION:
+            return ExitStatus.SLOWER
+        if self.lost:
+            return ExitStatus.BROKEN
+        return ExitStatus.CANNOT_TELL if self.verdict is Verdict.INCONCLUSIVE else ExitStatus.NOTHING_SLOWER
+
+
+@dataclass(frozen=True)
+class NotDone:
+    """A comparison that could not be made, and why."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One batch of rounds, with what failed in it, one line each.
+
+    `cut` names the benchmarks that did not run at all because the time was up; None where it was not. `lost` are
+    series of base's suite that head cannot give, with the reason; `higher_better` says by benchmark which way is
+    better; `proof` what was installed and which suite ran, for each side and environment.
+    """
+
+    rounds: pd.DataFrame
+    failures: tuple[str, ...] = ()
+    cut: tuple[str, ...] | None = None
+    lost: Mapping[str, str] = field(default_factory=dict)
+    notices: tuple[str, ...] = ()
+    higher_better: Mapping[str, bool] = field(default_factory=dict)
+    proof: tuple[Mapping[str, Any], ...] = ()
+
+
+# Measures both commits in turn once more: benchmark patterns in, none for all. None: there is no time left.
+Measure = Callable[[Sequence[str]], Measured | None]
+
+
+def compare_stored(
+    history: History,
+    base: str,
+    head: str,
+    protocol: Protocol | None = None,
+    *,
+    confirmations: Iterable[Confirmation] = (),
+    repo: str | os.PathLike[str] | None = None,
+) -> Comparison:
+    """Compare two commits by the results that are there.
+
+    Args:
+        history: read in the order of base's branch, with samples.
+        base: full hash; where it has no results, the newest commit of its history that has some.
+        head: full hash.
+        protocol: None is `Protocol()`.
+        confirmations, repo: for the changes that base has already, see `change_points`.
+
+    Raises:
+        ValueError: a commit has no results, or both are the same.
+    """
+    chosen = protocol or Protocol()
+    known = changes_on_line(history, chosen, confirmations, repo)
+    base, notices = nearest_measured(history, base)
+    if base == head:
+        raise ValueError(f"head and base are the same commit {head[:10]}; there is nothing to compare")
+    rows, remarks = judge_stored(
+        history, base, head, limits=chosen.limits, control=chosen.control, base_changes=known
+    )
+    rows = matching(rows, chosen.bench)
+    lost = lost_in_table(matching(history.frame, chosen.bench), base, head)
+    return _compared(rows, base, head, lost, [*notices, *remarks], noise_lines(rows), chosen, measured=False)
+
+
+def compare_measured(
+    measure: Measure,
+    base: str,
+    head: str,
+    protocol: Protocol | None = None,
+    *,
+    history: History | None = None,
+    confirmations: Iterable[Confirmation] = (),
+    repo: str | os.PathLike[str] | None = None,
+    say: Callable[[str], None] = lambda line: None,
+) -> Comparison:
+    """Measure until nothing is open, at most `protocol.looks` times.
+
+    Args:
+        measure: measures `protocol.rounds` more pairs of what fits its patterns.
+        base, head: full hashes.
+        protocol: None is `Protocol()`.
+        history: what base's own history says of changes that head did not make.
+        confirmations, repo: for these, see `change_points`.
+        say: gets a line of progress now and then.
+
+    Raises:
+        ValueError: both commits are the same, or nothing was measured on both.
+    """
+    chosen = protocol or Protocol()
+    if base == head:
+        raise ValueError(f"both revisions are {base[:10]}; there is nothing to compare")
+    known = None if history is None else changes_on_line(history, chosen, confirmations, repo)
+    share = dataclasses.replace(chosen.limits, false_share=chosen.limits.false_share / chosen.looks)
+    frames: list[pd.DataFrame] = []
+    failures: dict[str, None] = {}
+    bench: Sequence[str] = chosen.bench
+    never: tuple[str, ...] = ()
+    first: Measured | None = None
+    for look in range(chosen.looks):
+        batch = measure(bench)
+        if batch is None:
+            break
+        first = first or batch  # later ones see some of the benchmarks only
+        failures.update(dict.fromkeys(batch.failures))
+        frames.append(batch.rounds.assign(round=batch.rounds["round"] + look * chosen.rounds))
+        rounds = pd.concat(frames, ignore_index=True)
+        rows, remarks = judge_rounds(
+            rounds,
+            base=base,
+            head=head,
+            limits=share,
+            control=chosen.control,
+            higher_better=first.higher_better,
+            base_changes=known,
+        )
+        if batch.cut is not None:
+            never = batch.cut if look == 0 else never
+            break
+        if overall(rows["verdict"].tolist(), share) is not Verdict.INCONCLUSIVE:
+            break
+        still_open = rows[rows["verdict"] == Verdict.INCONCLUSIVE]
+        names = zip(still_open["benchmark"], still_open["params"], strict=True)
+        bench = sorted({series_pattern(str(name), str(params)) for name, params in names})
+        if look + 1 < chosen.looks:
+            say(f"{len(still_open)} series are still open: measuring them again")
+    if first is None:
+        raise ValueError("nothing was measured: there was no time for it")
+    notices = [*first.notices, *failures, *remarks]
+    if never:
+        shown = ", ".join(never[:5]) + (f" and {len(never) - 5} more" if len(never) > 5 else "")
+        notices.append(f"{len(never)} benchmarks were not measured within the budget: {shown}")
+    if overall(rows["verdict"].tolist(), share) is Verdict.INCONCLUSIVE:
+        notices.append("what is inconclusive is not fine: a quieter machine or more --rounds would tell")
+    noise = noise_lines(rows, rounds, chosen.control)
+    lost = dataclasses.replace(lost_in_rounds(rounds), reasons=first.lost)
+    compared = _compared(rows, base, head, lost, notices, noise, chosen, measured=True, complete=not never)
+    return dataclasses.replace(compared, proof=first.proof)
+
+
+def _compared(
+    rows: pd.DataFrame,
+    base: str,
+    head: str,
+    lost: Lost,
+    notices: Sequence[str],
+    noise: Sequence[str],
+    protocol: Protocol,
+    *,
+    measured: bool,
+    complete: bool = True,
+) -> Comparison:
+    verdict = overall(rows["verdict"].tolist(), protocol.limits)
+    if (lost.missing or not complete) and verdict is Verdict.NO_REGRESSION:
+        verdict = Verdict.INCONCLUSIVE  # what did not run cannot have passed
+    return Comparison(
+        rows, verdict, base, head, [*lost.notices(), *notices], noise, lost.missing, measured, protocol
+    )
+
+
+def changes_on_line(
+    history: History,
+    protocol: Protocol,
+    confirmations: Iterable[Confirmation] = (),
+    repo: str | os.PathLike[str] | None = None,
+) -> pd.DataFrame:
+    """Changes in base's own history: what was there before head."""
+    own = {name for name, commit in history.commits.items() if commit.place == "line"}
+    before = history.frame[history.frame["commit"].isin(own)]
+    return change_points(before, control=protocol.control, repo=repo, confirmations=confirmations)
+
+
+def nearest_measured(history: History, base: str) -> tuple[str, list[str]]:
+    """`base`, or the newest commit of its history that has results, with a remark that says so."""
+    if base in history.commits:
+        return base, []
+    line = [
+        commit for commit in history.commits.values() if commit.place == "line" and commit.position is not None
+    ]
+    if not line:
+        raise ValueError(f"no commit of the history of {base[:10]} has results; measure it, or use --measure")
+    newest = max(line, key=lambda commit: commit.position or 0)
+    return newest.name, [f"{base[:10]} has no results; compared with {newest.name[:10]}, the newest before it"]
+
+
+def matching(rows: pd.DataFrame, patterns: Sequence[str]) -> pd.DataFrame:
+    """The rows in whose series' name one of the regular expressions is found; all where there is none."""
+    if not patterns:
+        return rows
+    pairs = zip(rows["benchmark"].astype("str"), rows["params"].astype("str"), strict=True)
+    names = pd.Series([series_name(*pair) for pair in pairs], index=rows.index, dtype="str")
+    mask = names.map(lambda name: False)
+    for pattern in patterns:
+        mask |= names.str.contains(pattern, regex=True)
+    return rows[mask].reset_index(drop=True)

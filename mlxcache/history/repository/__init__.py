@@ -1,0 +1,1 @@
+"""Commits of the project: their order, their line, which have results, what a name means."""
