@@ -1,7 +1,7 @@
 """Counting by macOS: proc_pid_rusage tells the own process's instructions without privileges.
 
-Written against <sys/resource.h>: `struct rusage_info_v4` is a 16-byte UUID and 64-bit words, and ri_instructions is
-the 30th of them. It has not run on Apple hardware; the tests give it text and bytes only. The count holds the
+Written against <sys/resource.h>: `struct rusage_info_v4` is a 16-byte UUID and 64-bit words, and ri_instructions
+is the 30th of them. It has not run on Apple hardware; the tests give it text and bytes only. The count holds the
 kernel's instructions for the process as well.
 """
 
@@ -12,22 +12,49 @@ import os
 import platform
 import struct
 from pathlib import Path
-from typing import List
 
 from .counter import CountError
 
 RUSAGE_INFO_V4 = 4
 _UUID_BYTES = 16
 # The 64-bit words of the structure in the header's order.
-WORDS = (
-    "user_time system_time pkg_idle_wkups interrupt_wkups pageins wired_size resident_size phys_footprint "
-    "proc_start_abstime proc_exit_abstime child_user_time child_system_time child_pkg_idle_wkups "
-    "child_interrupt_wkups child_pageins child_elapsed_abstime diskio_bytesread diskio_byteswritten "
-    "cpu_time_qos_default cpu_time_qos_maintenance cpu_time_qos_background cpu_time_qos_utility "
-    "cpu_time_qos_legacy cpu_time_qos_user_initiated cpu_time_qos_user_interactive billed_system_time "
-    "serviced_system_time logical_writes lifetime_max_phys_footprint instructions cycles billed_energy "
-    "serviced_energy interval_max_phys_footprint runnable_time"
-).split()
+WORDS = [
+    "user_time",
+    "system_time",
+    "pkg_idle_wkups",
+    "interrupt_wkups",
+    "pageins",
+    "wired_size",
+    "resident_size",
+    "phys_footprint",
+    "proc_start_abstime",
+    "proc_exit_abstime",
+    "child_user_time",
+    "child_system_time",
+    "child_pkg_idle_wkups",
+    "child_interrupt_wkups",
+    "child_pageins",
+    "child_elapsed_abstime",
+    "diskio_bytesread",
+    "diskio_byteswritten",
+    "cpu_time_qos_default",
+    "cpu_time_qos_maintenance",
+    "cpu_time_qos_background",
+    "cpu_time_qos_utility",
+    "cpu_time_qos_legacy",
+    "cpu_time_qos_user_initiated",
+    "cpu_time_qos_user_interactive",
+    "billed_system_time",
+    "serviced_system_time",
+    "logical_writes",
+    "lifetime_max_phys_footprint",
+    "instructions",
+    "cycles",
+    "billed_energy",
+    "serviced_energy",
+    "interval_max_phys_footprint",
+    "runnable_time",
+]
 SIZE = _UUID_BYTES + 8 * len(WORDS)
 
 
@@ -56,7 +83,7 @@ class Rusage:
     """macOS's own count, on Apple Silicon; never run on Apple hardware yet."""
 
     name = "rusage"
-    counts = "all instructions of the process, in all its threads, those in the kernel included, as macOS counts them"
+    counts = "all instructions of the process, in all its threads and in the kernel, as macOS counts them"
     simulated = False
 
     def problem(self) -> str:
@@ -69,7 +96,7 @@ class Rusage:
             return f"proc_pid_rusage: {error}"
         return ""
 
-    def command(self, command: List[str], folder: Path) -> List[str]:
+    def command(self, command: list[str], folder: Path) -> list[str]:
         """As it is."""
         return command
 

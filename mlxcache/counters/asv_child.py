@@ -4,14 +4,17 @@ SCRIPT is asv's own, which finds the benchmark, sets it up, skips what skips its
 way in which a `time_` benchmark takes its samples is replaced.
 """
 
+from __future__ import annotations
+
 import runpy
 import sys
 from pathlib import Path
+from typing import Any
 
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != Path(__file__).resolve().parent]
 
 
-def main(arguments):
+def main(arguments: list[str]) -> None:
     """Run asv's script with the change."""
     name, folder, script, *rest = arguments
     # The counter comes first: threads that exist before it does are not counted.
@@ -22,7 +25,7 @@ def main(arguments):
         sys.exit(f"mlxcache counters: {error}")
     from asv_runner.benchmarks.time import TimeBenchmark
 
-    def run(self, *param):
+    def run(self: Any, *param: Any) -> Any:
         call = (lambda: self.func(*param)) if param else self.func
         # With a setup, each call has to find what it made.
         hooks = bool(getattr(self, "_setups", None))
@@ -33,7 +36,7 @@ def main(arguments):
     runpy.run_path(script, run_name="__main__")
 
 
-def _package():
+def _package() -> Any:
     # `launch` is this script's neighbour, not a module that can be imported by its name here.
     found = runpy.run_path(str(Path(__file__).resolve().parent / "launch.py"))
     return found["counters"]()

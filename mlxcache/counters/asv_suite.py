@@ -1,10 +1,10 @@
-"""Counts of an asv suite's `time_` benchmarks, beside them: `decode.Decode.time_step` gets `decode.Decode.count_step`.
+"""Counts of an asv suite's `time_` benchmarks: `decode.Decode.time_step` gets `decode.Decode.count_step`.
 
     count_instead(["decode"], choose())      # in a process that is about to run asv
 
-From then on this process's asv finds the counts in place of the suite, and runs each as it would run the benchmark,
-in a process that counts. Results, parameters, skips, time limits and benchmarks.json stay asv's business. The suite
-is not touched.
+From then on this process's asv finds the counts in place of the suite, and runs each as it would run the
+benchmark, in a process that counts. Results, parameters, skips, time limits and benchmarks.json stay asv's
+business. The suite is not touched.
 
 asv promises no API. What is used of it is `Benchmarks.discover` and its constructor, `runner.get_spawner` and
 `Spawner`; all of it is in this file.
@@ -15,10 +15,11 @@ from __future__ import annotations
 import itertools
 import re
 import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Optional, Sequence
+from typing import Any
 
-from .choosing import series_name
+from .choosing import of_series_name, series_name
 from .counter import Counter
 from .counting import ASV_CHILD, LAUNCH, what_was_said
 from .tracked import VERSION
@@ -50,7 +51,7 @@ def timed_name(count: str) -> str:
     return ""
 
 
-def count_entry(entry: Dict[str, Any]) -> Optional[Dict[str, Any]]:
+def count_entry(entry: dict[str, Any]) -> dict[str, Any] | None:
     """What benchmarks.json says of the count of a benchmark; None for one that asv does not time."""
     name = count_name(entry["name"])
     if entry.get("type") != "time" or not name:
@@ -69,7 +70,7 @@ def count_entry(entry: Dict[str, Any]) -> Optional[Dict[str, Any]]:
     }
 
 
-def _selected(entry: Dict[str, Any], names: Iterable[str], patterns: Sequence[str]) -> List[int]:
+def _selected(entry: dict[str, Any], names: Iterable[str], patterns: Sequence[str]) -> list[int]:
     """Which parameter sets one of the patterns finds, under any of the names; [0] for one without parameters."""
     sets = list(itertools.product(*entry["params"])) if entry["params"] else [()]
     found = []
@@ -80,11 +81,8 @@ def _selected(entry: Dict[str, Any], names: Iterable[str], patterns: Sequence[st
     return found
 
 
-def count_instead(patterns: Sequence[str], counter: Counter, others: bool = False) -> None:
-    """Make this process's asv discover and run counts, of the `time_` benchmarks that `patterns` find.
-
-    `others` leaves what asv itself would run in its place as well.
-    """
+def count_instead(patterns: Sequence[str], counter: Counter) -> None:
+    """Make this process's asv discover and run counts, of the `time_` benchmarks that `patterns` find."""
     import asv.benchmarks
     import asv.runner
 
@@ -98,17 +96,12 @@ def count_instead(patterns: Sequence[str], counter: Counter, others: bool = Fals
         entries = list(suite.values())
         counts = [entry for entry in map(count_entry, entries) if entry is not None]
         whole = cls(conf, [*entries, *counts])
-        wanted: Dict[str, List[int]] = {}
+        wanted: dict[str, list[int]] = {}
         for entry in counts:
             names = (entry["name"], timed_name(entry["name"]))
             both = set(_selected(entry, names, patterns)) & set(_selected(entry, names, chosen))
             if both:
                 wanted[entry["name"]] = sorted(both)
-        if others:
-            for entry in entries:
-                found = _selected(entry, (entry["name"],), chosen)
-                if found:
-                    wanted[entry["name"]] = found
         left = whole.filter_out(set(whole) - set(wanted))
         for name, places in wanted.items():
             left.benchmark_selection[name] = places if whole[name]["params"] else None
@@ -117,20 +110,26 @@ def count_instead(patterns: Sequence[str], counter: Counter, others: bool = Fals
     asv.benchmarks.Benchmarks.discover = classmethod(discover_counts)
     spawner_of = asv.runner.get_spawner
 
+    def get_spawner(env: Any, benchmark_dir: str, launch_method: Any) -> Any:
+        return counting_spawner(env, benchmark_dir, counter, lambda: spawner_of(env, benchmark_dir, launch_method))
+
+    asv.runner.get_spawner = get_spawner
+
+
+def counting_spawner(env: Any, benchmark_dir: str, counter: Counter, plain: Callable[[], Any]) -> Any:
+    """One of asv's spawners, which starts counts in a process that counts and the rest by `plain()`'s spawner."""
+    import asv.runner
+
+    other = _Later(plain)
+
     class Counting(asv.runner.Spawner):  # type: ignore[misc]
-        """Starts counts in a counting process, and leaves the rest to asv's own spawner."""
-
-        def __init__(self, env: Any, benchmark_dir: str, plain: Any) -> None:
-            super().__init__(env, benchmark_dir)
-            self._plain = plain
-
         def create_setup_cache(self, benchmark_id: str, timeout: float, params_str: str) -> Any:
             return super().create_setup_cache(timed_name(benchmark_id) or benchmark_id, timeout, params_str)
 
         def run(self, name: str, params_str: str, profile_path: str, result_file_name: str, **rest: Any) -> Any:
             timed = timed_name(name)
             if not timed:
-                return self._plain().run(name, params_str, profile_path, result_file_name, **rest)
+                return other().run(name, params_str, profile_path, result_file_name, **rest)
             with tempfile.TemporaryDirectory(prefix="mlxcache-count-") as folder:
                 with _through(self.env, [LAUNCH, counter.name, folder, ASV_CHILD, counter.name, folder]):
                     out, status = super().run(timed, params_str, "None", result_file_name, **rest)
@@ -138,12 +137,9 @@ def count_instead(patterns: Sequence[str], counter: Counter, others: bool = Fals
             return "\n".join(part for part in (out, said) if part), status
 
         def close(self) -> None:
-            self._plain.close()
+            other.close()
 
-    def counting_spawner(env: Any, benchmark_dir: str, launch_method: Any) -> Any:
-        return Counting(env, benchmark_dir, _Later(lambda: spawner_of(env, benchmark_dir, launch_method)))
-
-    asv.runner.get_spawner = counting_spawner
+    return Counting(env, benchmark_dir)
 
 
 class _Later:
@@ -166,7 +162,7 @@ class _Later:
 class _through:  # noqa: N801, a context manager reads like a word
     """Let an asv environment run its next program by way of `words`."""
 
-    def __init__(self, env: Any, words: List[str]) -> None:
+    def __init__(self, env: Any, words: list[str]) -> None:
         self._env, self._words = env, words
 
     def __enter__(self) -> None:
@@ -186,3 +182,14 @@ def counter_label(environment: str) -> str:
     """The counter's part of an environment's name, "" where there is none."""
     match = re.search(rf"(?:^|-){VARIABLE}([^-]*)", environment)
     return match[1] if match else ""
+
+
+def counter_of(variables: Mapping[str, str]) -> Counter | None:
+    """The counter that an environment's variables name, None where they name none."""
+    label = variables.get(VARIABLE, "")
+    return of_series_name(label) if label else None
+
+
+def count_pattern(pattern: str) -> str:
+    """A regular expression for counts from one for the `time_` benchmarks that they are of."""
+    return re.sub(r"(?<![A-Za-z])time_", PREFIX, pattern)

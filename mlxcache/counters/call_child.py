@@ -1,8 +1,10 @@
 """One callable, counted: `python call_child.py COUNTER FOLDER RESULT PATHS MODULE NAME ARGUMENTS`.
 
-PATHS are JSON: where modules are looked for. ARGUMENTS are JSON: what the callable gets. RESULT is the file for the
-samples.
+PATHS are JSON: where modules are looked for. ARGUMENTS are JSON: what the callable gets. RESULT is the file for
+the samples.
 """
+
+from __future__ import annotations
 
 import importlib
 import json
@@ -12,7 +14,7 @@ import sys
 from pathlib import Path
 
 
-def main(arguments):
+def main(arguments: list[str]) -> None:
     """Count it and write the samples."""
     name, folder, result, paths, module, qualified, given = arguments
     sys.path[:] = json.loads(paths)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Dict, Optional, Tuple
-
 from .apple import Rusage
 from .counter import Counter, CountError
 from .instruction_set import instruction_set
@@ -11,14 +9,14 @@ from .kernel import Kernel
 from .valgrind import Valgrind
 
 # valgrind first: its counts are the same on all machines of a kind, and it needs no permission.
-COUNTERS: Tuple[Counter, ...] = (Valgrind(), Kernel(), Rusage())
+COUNTERS: tuple[Counter, ...] = (Valgrind(), Kernel(), Rusage())
 
 
 class NoCounterError(CountError):
     """No counter can be used here; the message says why for each of them, and what to install."""
 
 
-def usable() -> Dict[str, str]:
+def usable() -> dict[str, str]:
     """Each counter's name with why it cannot be used here, "" if it can."""
     return {counter.name: counter.problem() for counter in COUNTERS}
 
@@ -31,7 +29,7 @@ def named(name: str) -> Counter:
     raise ValueError(f"counter: got {name!r}, expected one of {', '.join(c.name for c in COUNTERS)}")
 
 
-def choose(name: Optional[str] = None) -> Counter:
+def choose(name: str | None = None) -> Counter:
     """The first counter that can be used here, or the one that is named.
 
     Raises NoCounterError with the reasons, and ValueError for a name that is none.

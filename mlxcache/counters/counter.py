@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Callable, List, Protocol
+from typing import Protocol
 
 # Cumulative instructions of all threads of this process, as `timeit` calls a clock.
 Reading = Callable[[], int]
@@ -41,7 +42,7 @@ class Counter(Protocol):
     def problem(self) -> str:
         """Why it cannot be used here and what to do about it; "" if it can."""
 
-    def command(self, command: List[str], folder: Path) -> List[str]:
+    def command(self, command: list[str], folder: Path) -> list[str]:
         """How to start `command` so that it can be counted; `folder` is for the counter's own files."""
 
     def open(self, folder: Path) -> Reader:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any
 
 from .counter import Counter, CountError
 
@@ -17,11 +17,11 @@ LAUNCH, ASV_CHILD, CALL_CHILD = (str(HERE / name) for name in ("launch.py", "asv
 
 
 def count_call(
-    counter: Counter, module: str, qualified: str, arguments: List[Any], timeout: float = 600.0
-) -> Dict[str, Any]:
+    counter: Counter, module: str, qualified: str, arguments: list[Any], timeout: float = 600.0
+) -> dict[str, Any]:
     """Samples of `module`'s `qualified` called with `arguments`, as `sampling.sample` gives them.
 
-    Raises CountError with what the process said if it dies, takes longer than `timeout` seconds, or leaves nothing.
+    Raises CountError with what the process said if it dies, takes over `timeout` seconds, or leaves nothing.
     """
     with tempfile.TemporaryDirectory(prefix="mlxcache-count-") as folder:
         result = Path(folder) / "result.json"
@@ -43,12 +43,12 @@ def count_call(
         said = "\n".join(part for part in (done.stdout.strip(), what_was_said(Path(folder))) if part)
         if done.returncode or not result.exists():
             raise CountError(f"{module}.{qualified}: counting ended with status {done.returncode}\n{said}")
-        samples: Dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
+        samples: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
         return samples
 
 
 def what_was_said(folder: Path) -> str:
-    """What the counter itself wrote of what it could not do, such as an instruction that valgrind does not know."""
+    """What the counter itself wrote of what went wrong, such as an instruction that valgrind does not know."""
     lines = []
     for path in sorted(folder.glob("said.*")):
         try:
@@ -58,8 +58,23 @@ def what_was_said(folder: Path) -> str:
     return "\n".join(line for line in lines if _matters(line))
 
 
+_USUAL = (
+    "Callgrind",
+    "Copyright",
+    "Using Valgrind",
+    "Using source line",
+    "Command:",
+    "Parent PID",
+    "For interactive",
+    "Events",
+    "Collected",
+    "I   refs",
+    "brk segment",
+    "(see section Limitations",
+    "NOTE: further instances",
+)
+
+
 def _matters(line: str) -> bool:
     text = line.partition("== ")[2].strip() or line.strip()
-    usual = ("Callgrind", "Copyright", "Using Valgrind", "Command:", "Parent PID", "For interactive", "Events",
-             "Collected", "Using source line", "I   refs", "brk segment", "(see section Limitations", "NOTE: further instances")  # fmt: skip
-    return bool(text) and not text.startswith(("==", *usual))
+    return bool(text) and not text.startswith(("==", *_USUAL))

@@ -8,7 +8,6 @@ import os
 import platform
 import struct
 from pathlib import Path
-from typing import List
 
 from .counter import CountError
 
@@ -54,7 +53,7 @@ def open_counter() -> int:
 
 
 def count_of(data: bytes) -> int:
-    """The count in what the kernel wrote; raises CountError if it shared the counter, so that it is an estimate."""
+    """The count in what the kernel wrote; raises CountError if the counter was shared: then it is an estimate."""
     count, enabled, running = struct.unpack("<QQQ", data)
     if running < 0.999 * enabled:
         raise CountError(
@@ -84,7 +83,7 @@ class Kernel:
             return why(error.errno or 0, paranoid)
         return ""
 
-    def command(self, command: List[str], folder: Path) -> List[str]:
+    def command(self, command: list[str], folder: Path) -> list[str]:
         """As it is."""
         return command
 

@@ -6,7 +6,8 @@ import math
 import statistics
 import time
 import timeit
-from typing import Any, Callable, Dict, List, Optional
+from collections.abc import Callable
+from typing import Any
 
 from .counter import CountError, Reader
 
@@ -29,7 +30,7 @@ def sample(
     repeatable: bool,
     number: int = 0,
     clock: Callable[[], float] = time.process_time,
-) -> Dict[str, Any]:
+) -> dict[str, Any]:
     """{"samples": instructions a call, "number": calls in a reading}, as asv keeps samples.
 
     Args:
@@ -51,7 +52,8 @@ def sample(
     if not number:
         number = max(1, math.ceil(SHORT / max(1.0, first))) if repeatable else 1
     empty = overhead(reader, setup, number)
-    began, counts = clock(), []  # type: float, List[float]
+    began = clock()
+    counts: list[float] = []
     while len(counts) < CALLS and (len(counts) < LEAST_CALLS or clock() - began < SECONDS):
         counts.append((timer.timeit(number) - empty) / number)
     samples = grouped(counts)
@@ -69,7 +71,7 @@ def _warm(call: Callable[[], Any], setup: Callable[[], Any], clock: Callable[[],
             break
 
 
-def overhead(reader: Reader, setup: Optional[Callable[[], Any]], number: int) -> float:
+def overhead(reader: Reader, setup: Callable[[], Any] | None, number: int) -> float:
     """What a reading of nothing costs."""
     timer = timeit.Timer(_nothing, setup or _nothing, timer=reader)
     return min(timer.timeit(number) for _ in range(6))
@@ -79,7 +81,7 @@ def _nothing() -> None:
     pass
 
 
-def grouped(counts: List[float], samples: int = SAMPLES) -> List[float]:
+def grouped(counts: list[float], samples: int = SAMPLES) -> list[float]:
     """Means of neighbours, at most `samples` of them."""
     size = math.ceil(len(counts) / samples)
     return [statistics.fmean(counts[i : i + size]) for i in range(0, len(counts), size)]

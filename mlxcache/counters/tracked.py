@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import statistics
-from typing import Any, Callable, Optional
+from collections.abc import Callable
+from typing import Any
 
 from .choosing import NoCounterError, choose
 from .counter import CountError
 from .counting import count_call
 
 
-def counted(function: Callable[..., Any], counter: Optional[str] = None, timeout: float = 600.0) -> Callable[..., float]:
+def counted(
+    function: Callable[..., Any], counter: str | None = None, timeout: float = 600.0
+) -> Callable[..., float]:
     """A `track_` benchmark, in instructions a call, of a function that can be imported by its name.
 
         def time_parse(text): ...

@@ -1,7 +1,7 @@
 """Counting by valgrind's callgrind: every instruction of every thread, on a processor that it plays.
 
-The process asks callgrind itself for counts, by the sequence of instructions that means "a request" to valgrind and
-nothing to a processor (valgrind.h). It is run from memory, so nothing has to be compiled.
+The process asks callgrind itself for counts, by the sequence of instructions that means "a request" to valgrind
+and nothing to a processor (valgrind.h). It is run from memory, so nothing has to be compiled.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import shutil
 import struct
 import subprocess
 from pathlib import Path
-from typing import List
 
 from .counter import CountError
 
@@ -70,7 +69,7 @@ class Valgrind:
             return f"{found} does not work: {said[-1] if said else f'exit status {done.returncode}'}"
         return ""
 
-    def command(self, command: List[str], folder: Path) -> List[str]:
+    def command(self, command: list[str], folder: Path) -> list[str]:
         """Under callgrind, counting nothing until it is asked to."""
         return [
             "valgrind",

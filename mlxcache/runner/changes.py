@@ -34,8 +34,8 @@ class Changes:
     """Changes to the matrix.
 
     `device` is what the benchmarks get as MLXCACHE_DEVICE; `mlx` are releases of MLX, one environment each; `cuda`
-    is the major CUDA version of MLX's Linux GPU build; `results` is another results folder. `counter` is the one with
-    which benchmarks that `count` (regular expressions) finds are counted instead of timed.
+    is the major CUDA version of MLX's Linux GPU build; `results` is another results folder. `counter` is the one
+    with which benchmarks that `count` (regular expressions) finds are counted instead of timed.
     """
 
     device: str = ""

@@ -9,11 +9,13 @@ from typing import Final
 import ruptures  # noqa: F401  # which the detector imports when it first searches: not in the middle of a run
 
 from mlxcache.history.changes.certificate_store import CertificateStore, Used
+from mlxcache.history.changes.count_changes import count_changes
 from mlxcache.history.changes.detectors import PeltDetector
 from mlxcache.history.changes.screening import screen
 from mlxcache.history.changes.segments import Change, Method, find_changes, log_values, search_range
 from mlxcache.history.loading.series_table import Task
 from mlxcache.history.statistics.control import divide_best, moved_with_control
+from mlxcache.history.statistics.counted import SMALLEST
 from mlxcache.history.statistics.noise import short_term_sigma
 from mlxcache.support.progress import progress
 from mlxcache.support.workers import Call, Helpers, as_they_come, here
@@ -63,6 +65,17 @@ def judge(task: Task, method: Method, pieces: Collection[int] | None = None) -> 
     sigma = short_term_sigma(x) if changes else 0.0
     searches = [search_range(change, sigma, len(x)) for change in changes]
     return Judged(task, changes, of_machine, searches, control, moved)
+
+
+def judge_counts(tasks: Sequence[Task], smallest: float) -> list[Judged]:
+    """Counts that have changes: no other series says more about them, and there is nothing to search."""
+    found = []
+    for task in tasks:
+        changes = count_changes(log_values(task.values)[0], min(SMALLEST, smallest))
+        if changes:
+            searches = [(change.index - 1, change.index) for change in changes]
+            found.append(Judged(task, changes, [], searches, "", ""))
+    return found
 
 
 # A series, and which of its pieces to search (None: all).
