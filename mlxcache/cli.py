@@ -11,12 +11,10 @@ import contextlib
 import importlib
 import io
 import json
-import math
 import os
 import signal
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Sequence
 from types import FrameType
@@ -47,8 +45,7 @@ COMMANDS: dict[str, str] = {
 _EXTRAS: dict[str, str] = {"mlx": "cache", "pyarrow": "parquet"}
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 _NOT_DONE = 2
-# So long a second signal cannot cut the cleaning up short that the first one began.
-_CLEANING_S = 20.0
+_AGAIN_S = 2.0
 
 
 class Terminated(BaseException):
@@ -60,31 +57,47 @@ class Terminated(BaseException):
 
 
 class _Signals:
-    """Turns the first signal into an exception, and keeps others from cutting the cleaning up short."""
+    """Turns the first signal into an exception, and keeps others from cutting the cleaning up short.
+
+    An exception that comes in the middle of an import or of a destructor may be swallowed there, so it is raised
+    again as long as nothing is being cleaned up.
+    """
 
     def __init__(self) -> None:
-        self._heard = -math.inf
+        self._number = 0
         self._before: dict[int, Any] = {}
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        now = time.monotonic()
-        if now - self._heard < _CLEANING_S:
+        again = number == signal.SIGALRM
+        if again != bool(self._number):
             return
-        self._heard = now
-        if number == signal.SIGINT:
-            raise KeyboardInterrupt
-        raise Terminated(number)
+        signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
+        if again and _is_ending(sys.exception()):
+            return
+        self._number = self._number or number
+        raise KeyboardInterrupt if self._number == signal.SIGINT else Terminated(self._number)
 
     def __enter__(self) -> None:
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, *_SIGNALS):
+            for number in (signal.SIGINT, signal.SIGALRM, *_SIGNALS):
                 # nohup's wish is kept; what a script runs in the background ends with SIGINT all the same.
                 if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
                     self._before[number] = signal.signal(number, self)
 
     def __exit__(self, *_: object) -> None:
+        if self._before:
+            signal.setitimer(signal.ITIMER_REAL, 0)
         for number, before in self._before.items():
             signal.signal(number, before)
+
+
+def _is_ending(error: BaseException | None) -> bool:
+    """Whether the exception of a signal is on its way out, with what is cleaned up on that way."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt | Terminated):
+            return True
+        error = error.__context__
+    return False
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -645,3 +645,92 @@ def test_decoding_writes_in_place_in_a_fragmented_pool() -> None:
     assert cache._step.kinds[0].index is not None
     pool = cache._key_pools[0].nbytes
     assert mx.get_peak_memory() - before < pool / 4
+
+
+def test_holes_below_a_later_one_are_still_filled_first() -> None:
+    """Two removals, the second one higher: what follows starts in the first hole and stays inside the pool."""
+    cache = MLXCellCache(config(None, capacity=12, initial_capacity=12))
+    for seq in (0, 1, 2):
+        serve(cache, [seq] * 4, range(4))
+    cache.seq_rm(0)
+    cache.seq_rm(2, 2)
+    serve(cache, [3], [0])
+    serve(cache, [3] * 5, range(1, 6))
+    assert cache._layout.cells_of(3).tolist() == [0, 1, 2, 3, 10, 11]
+    assert (cache.free, cache.used_end) == (0, 12)
+
+
+def test_a_step_goes_on_only_at_the_next_position_behind_the_same_cells() -> None:
+    """A sequence that comes back as part of another run, or with other positions, is planned anew."""
+    cache = MLXCellCache(config(None, 4))
+    serve(cache, [0] * 3, range(3))
+    serve(cache, [0], [3])
+    serve(cache, [0], [5])  # position 4 is left out
+    flat, windowed = serve(cache, [0], [6])
+    assert (flat.kind, np.array(flat.mask)[0, 0, 0].tolist()) == (MaskKind.EXPLICIT, [True] * 6)
+    assert np.array(windowed.mask)[0, 0, 0].tolist() == [False] * 3 + [True] * 3
+    cache.clear()
+    serve(cache, [1] * 3, range(3))
+    serve(cache, [1], [3])
+    cache.seq_rm(1, 0, 2)  # its run has lost its front, and the next token goes there
+    assert np.array(serve(cache, [1], [4])[0].mask)[0, 0, 0].tolist() == [True, False, True, True]
+
+
+@pytest.mark.parametrize("kind", ["sequence", "cell"])
+@pytest.mark.parametrize(
+    "dtype", [mx.int8, mx.int16, mx.int32, mx.int64, mx.uint8, mx.uint16, mx.uint32, mx.bool_, mx.complex64]
+)
+def test_what_is_no_real_number_is_not_stored(kind: str, dtype: mx.Dtype) -> None:
+    """As K or as V, in the first step and in one that goes on; nothing has changed then."""
+    for steps in (0, 3):
+        cache = make_cache(kind, config(None, None))
+        good, bad = mx.ones((1, 2, 1, 8)), mx.ones((1, 2, 1, 8)).astype(dtype)
+        for position in range(steps):
+            if kind == "cell":
+                cache.begin_step([0])
+            mx.eval([cache.update_and_fetch(layer, [position], good, good)[:2] for layer in (0, 1)])
+        if kind == "cell":
+            cache.begin_step([0])
+        for name, k, v in (("k", bad, good), ("v", good, bad)):
+            with pytest.raises(
+                ValueError, match=rf"{name}: got dtype .*{str(dtype)[9:]}, expected one of float16"
+            ):
+                cache.update_and_fetch(0, [steps], k, v)
+        spec = cache.update_and_fetch(0, [steps], good, good)
+        assert spec.keys.shape[2] == steps + 1
+        assert bool(mx.all(spec.keys == 1))
+
+
+@pytest.mark.parametrize("kind", ["sequence", "cell"])
+def test_a_step_under_compile_is_refused(kind: str) -> None:
+    """With positions that the function does not take as an argument, at a first step and at a later one."""
+    cache = make_cache(kind, config(None))
+    k = mx.ones((1, 2, 1, 8))
+    for position in range(3):
+        at = mx.array([position], mx.int32)
+        if kind == "cell":
+            cache.begin_step([0])
+        with pytest.raises(RuntimeError, match=r"placeholder of mx\.compile"):
+            mx.compile(lambda k, at=at: update_and_attend(cache, 0, k, k, k, at, 1.0))(k)
+        mx.eval(update_and_attend(cache, 0, k, k, k, at, 1.0))
+    mx.disable_compile()
+    try:
+        if kind == "cell":
+            cache.begin_step([0])
+        out = mx.compile(lambda k: update_and_attend(cache, 0, k, k, k, mx.array([3], mx.int32), 1.0))(k)
+        mx.eval(out)
+    finally:
+        mx.enable_compile()
+    assert (cache.seq_len(0) if kind == "cell" else cache.length) == 4
+
+
+def test_a_pool_of_cells_is_never_a_whole_number_of_blocks() -> None:
+    """Whatever its first size: on an NVIDIA GPU MLX takes a slice of such a pool for its beginning."""
+    for capacity, initial in ((2048, 512), (1000, 256), (2048, 1), (300, 0)):
+        cache = MLXCellCache(config(None, capacity=capacity, initial_capacity=initial))
+        sizes = [cache._key_pools[0].slots]
+        while cache.can_extend(64):
+            serve(cache, [0] * 64, range(cache.next_position(0), cache.next_position(0) + 64))
+            sizes.append(cache._key_pools[0].slots)
+        assert [size for size in sizes if size and size % 256 == 0] == []
+        assert sizes[-1] <= capacity + 1

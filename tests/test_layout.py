@@ -189,3 +189,9 @@ def test_can_extend_counts_to_the_capacity() -> None:
     layout = SequenceLayout(config(None, capacity=10))
     commit(layout, 0, layout.plan(0, 0, 4))
     assert [layout.can_extend(n) for n in (-1, 0, 6, 7)] == [False, True, True, False]
+
+
+def test_a_group_size_that_has_no_effect_is_refused() -> None:
+    """Without kv_bits nothing is grouped."""
+    with pytest.raises(ValueError, match=r"CacheConfig\.kv_group_size: got 32 without kv_bits"):
+        CacheConfig(8, 1, [LayerConfig(LayerPolicy.flat(), 1, 32)], "float16", kv_group_size=32)

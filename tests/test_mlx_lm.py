@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import copy
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,7 @@ import pytest
 from tests import required
 
 lm = required.module("mlx_lm.models.cache")
-from mlx_lm.generate import generate_step  # noqa: E402
+from mlx_lm.generate import batch_generate, generate_step, speculative_generate_step  # noqa: E402
 from mlx_lm.models import gemma3_text, llama  # noqa: E402
 
 from mlxcache import CacheConfig, CapacityError, MLXCellCache  # noqa: E402
@@ -144,20 +147,52 @@ def test_trims_and_goes_on(model: Any, expected: list[int], kind: Any) -> None:
     assert _generate(model, ours, again, 30) == expected[5:35]
 
 
-def test_a_ring_that_dropped_tokens_is_not_trimmable_and_says_so() -> None:
-    """As mlx-lm's own: is_trimmable speaks for every number of tokens; trim refuses what is gone, with 0."""
+def test_a_ring_that_dropped_tokens_takes_back_what_it_can_and_refuses_more() -> None:
+    """Through mlx-lm's function too, which goes on in silence where is_trimmable says no."""
     gemma = _gemma()
     ours = make_prompt_cache(gemma, config=config_for(gemma, 300, prefill_step_size=12))
-    mx.eval([c.state for c in ours])
-    _generate(gemma, ours, _prompt(20), 1)
-    assert lm.can_trim_prompt_cache(ours)
-    _generate(gemma, ours, _prompt(20), 1)
-    assert not lm.can_trim_prompt_cache(ours)
-    assert lm.trim_prompt_cache(ours, 5) == 0
+    _generate(gemma, ours, _prompt(40), 1)
     before = ours[0].offset
-    assert [c.trim(30) for c in ours] == [0] * 4
-    assert [c.trim(5) for c in ours] == [5] * 4
+    assert lm.can_trim_prompt_cache(ours)
+    for trim in (lambda: lm.trim_prompt_cache(ours, 30), lambda: ours[-1].trim(30)):
+        with pytest.raises(ValueError, match=r"n: got 30 tokens .* expected at most 12 \(or all\)"):
+            trim()
+        assert {c.offset for c in ours} == {before}
+    assert lm.trim_prompt_cache(ours, 5) == 5
     assert {c.offset for c in ours} == {before - 5}
+    assert lm.trim_prompt_cache(ours, before) == before - 5
+    assert ours[0].empty()
+
+
+@pytest.fixture(scope="module")
+def speculation() -> tuple[Any, Any, list[int]]:
+    """A model with windows, another one that drafts for it, and what the first one says alone."""
+    mx.random.seed(5)
+    main = _gemma()
+    mx.random.seed(9)
+    draft = _llama()
+    for each in (main, draft):
+        each.set_dtype(mx.float32)
+    return main, draft, _generate(main, lm.make_prompt_cache(main), _prompt(10), 48)
+
+
+@pytest.mark.parametrize("kind", ["sequence", "cell"])
+@pytest.mark.parametrize("drafts", range(1, 9))
+def test_speculation_is_lossless_past_the_window(speculation: Any, kind: Any, drafts: int) -> None:
+    """Most drafts are rejected, in every phase of the ring, with as many tokens in a step as a prompt's chunk."""
+    main, draft, right = speculation
+    caches = [make_prompt_cache(m, kind, config_for(m, 400, prefill_step_size=9)) for m in (main, draft)]
+    steps = speculative_generate_step(
+        _prompt(10),
+        main,
+        draft,
+        max_tokens=48,
+        num_draft_tokens=drafts,
+        prompt_cache=caches[0] + caches[1],
+        prefill_step_size=9,
+    )
+    assert [int(token) for token, _, _ in steps] == right
+    assert caches[0][0].offset == 10 + 47
 
 
 @pytest.mark.parametrize("kind", ["sequence", "cell"])
@@ -360,3 +395,158 @@ def test_a_config_is_shared_by_copies() -> None:
     config = config_for(_llama(), 30)
     assert isinstance(config, CacheConfig)
     assert copy.deepcopy(config) is config
+
+
+@pytest.mark.parametrize("kind", ["sequence", "cell"])
+def test_quantisation_that_mlx_lm_asks_for_is_there_or_refused(model: Any, expected: list[int], kind: Any) -> None:
+    """`kv_bits` does nothing to a cache that stores so already, and is an error for any other."""
+    asked = {"max_tokens": 20, "kv_bits": 8, "kv_group_size": 32, "quantized_kv_start": 0}
+    config = config_for(model, 300, kv_bits=8, kv_group_size=32)
+    whole = _generate(model, make_prompt_cache(model, kind, config), _prompt(40), 20, 64)
+    layers = make_prompt_cache(model, kind, config)
+    assert [int(t) for t, _ in generate_step(_prompt(40), model, prompt_cache=layers, **asked)] == whole
+    plain = make_prompt_cache(model, kind, config_for(model, 300))
+    with pytest.raises(
+        ValueError, match=r"kv_bits: got 8 with kv_group_size=32 for a cache that does not quantise"
+    ):
+        next(generate_step(_prompt(40), model, prompt_cache=plain, **asked))
+    with pytest.raises(ValueError, match=r"kv_bits: got 4 .* that stores 8 bits in groups of 32, expected"):
+        next(generate_step(_prompt(40), model, prompt_cache=layers, **{**asked, "kv_bits": 4}))
+
+
+class _Words:
+    eos_token_ids: tuple[int, ...] = ()
+
+    @staticmethod
+    def decode(tokens: list[int]) -> str:
+        return str(tokens)
+
+
+@pytest.mark.parametrize("kind", ["sequence", "cell"])
+def test_mlx_lm_generates_a_batch_from_our_caches(model: Any, kind: Any) -> None:
+    """Histories of three lengths, one of them none, merged into mlx-lm's own cache; ours stay as they were."""
+    config = config_for(model, 300)
+    caches, expected, prompts = [], [], []
+    for history, prompt in (
+        (_prompt(30, 1), _prompt(5, 2)),
+        (_prompt(7, 3), _prompt(9, 4)),
+        (None, _prompt(6, 5)),
+    ):
+        ours = make_prompt_cache(model, kind, config)
+        own = lm.make_prompt_cache(model)
+        if history is not None:
+            mx.eval(model(history[None], cache=ours), model(history[None], cache=own))
+        caches.append(ours)
+        prompts.append(prompt.tolist())
+        expected.append(_generate(model, own, prompt, 25))
+    got = batch_generate(
+        model, _Words(), prompts, prompt_caches=caches, max_tokens=25, return_token_ids=True
+    ).token_ids
+    assert got == expected
+    assert [cache[0].size() for cache in caches] == [30, 7, 0]
+
+
+def test_a_sequence_of_a_batch_is_extracted(model: Any) -> None:
+    """As mlx-lm's own cache, with which generation goes on; an index out of range is named."""
+    cache = MLXCellCache(config_for(model, 600))
+    for seq, length in ((0, 20), (3, 31)):
+        mx.eval(model(_prompt(length, seq)[None], cache=cell_prompt_cache(cache, [seq])))
+    layers = cell_prompt_cache(cache, [0, 3])
+    taken = [layer.extract(1) for layer in layers]
+    own = lm.make_prompt_cache(model)
+    assert [type(one) for one in taken] == [type(one) for one in own]
+    mx.eval(model(_prompt(31, 3)[None], cache=own))
+    assert _generate(model, taken, _prompt(3), 20) == _generate(model, own, _prompt(3), 20)
+    with pytest.raises(IndexError, match=r"idx: got 2, expected 0 <= idx < 2"):
+        layers[0].extract(2)
+    with pytest.raises(IndexError, match=r"idx: got -1"):
+        make_prompt_cache(model, config=config_for(model, 30))[0].extract(-1)
+
+
+@pytest.mark.parametrize("kind", ["sequence", "cell"])
+@pytest.mark.parametrize("kv_dtype", [mx.float32, mx.float16])
+def test_a_layer_hands_out_again_what_it_handed_out(model: Any, kind: Any, kv_dtype: Any) -> None:
+    """For layers that share it, in the model's dtype; not before the layer is served."""
+    config = config_for(model, 60, kv_dtype=kv_dtype)
+    layers = make_prompt_cache(model, kind, config)
+    with pytest.raises(RuntimeError, match=r"layer: 1 .*expected update_and_fetch"):
+        layers[1].keys_and_values()
+    for layer in layers:
+        layer.shares = True  # as a model's that asks is found to be
+    rng = np.random.default_rng(0)
+    for count in (3, WINDOW + 2, 1, 1):
+        for layer in layers:
+            shape = (1, 2, count, config.layer(layer.layer).head_dim)
+            k = mx.array(rng.standard_normal(shape).astype(np.float32))
+            for one, again in zip(layer.update_and_fetch(k, -k), layer.keys_and_values(), strict=True):
+                assert again.dtype == mx.float32
+                assert mx.array_equal(one, again)
+
+
+@pytest.mark.parametrize("kind", ["sequence", "cell"])
+def test_a_compiled_step_is_refused(model: Any, expected: list[int], kind: Any) -> None:
+    """It would repeat the first step's positions; nothing is stored, and the model itself goes on."""
+    layers = make_prompt_cache(model, kind, config_for(model, 300))
+    compiled = mx.compile(lambda tokens: model(tokens, cache=layers))
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match=r"placeholder of mx\.compile"):
+            compiled(_prompt(40)[None])
+        assert layers[0].empty()
+        assert layers[0].cache.nbytes > 0
+    assert _generate(model, layers, _prompt(40), 20) == expected[:20]
+    one = mx.compile(lambda tokens: model(tokens, cache=layers))
+    before = layers[0].offset
+    with pytest.raises(RuntimeError, match=r"placeholder of mx\.compile"):
+        one(_prompt(1)[None])
+    assert [layer.offset for layer in layers] == [before] * len(layers)
+
+
+def test_a_layer_alone_is_not_copied(model: Any) -> None:
+    """Two objects that step one cache would overwrite each other's tokens."""
+    with pytest.raises(TypeError, match=r"expected copy\.deepcopy of the whole prompt cache"):
+        copy.copy(make_prompt_cache(model, config=config_for(model, 30))[0])
+
+
+@pytest.mark.parametrize("kind", ["sequence", "cell"])
+def test_a_program_without_the_adapter_hears_what_to_import(model: Any, kind: Any, tmp_path: Path) -> None:
+    """mlx-lm's error names what it does not find; after the import the same file loads."""
+    path = tmp_path / "cache.safetensors"
+    lm.save_prompt_cache(str(path), make_prompt_cache(model, kind, config_for(model, 30)))
+    load = f"from mlx_lm.models.cache import load_prompt_cache as load; load({str(path)!r})"
+    alone = subprocess.run([sys.executable, "-c", load], capture_output=True, text=True, check=False)
+    assert alone.returncode == 1
+    assert "(import mlxcache.mlx_lm)" in alone.stderr
+    assert subprocess.run([sys.executable, "-c", f"import mlxcache.mlx_lm; {load}"], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("kind", ["sequence", "cell"])
+def test_another_thread_saves_what_this_one_has_generated(
+    model: Any, expected: list[int], kind: Any, tmp_path: Path
+) -> None:
+    """And a third one loads it and goes on."""
+    path = str(tmp_path / "cache.safetensors")
+    ours = make_prompt_cache(model, kind, config_for(model, 300))
+    assert _generate(model, ours, _prompt(40), 30) == expected[:30]
+    got: list[int] = []
+    with ThreadPoolExecutor(1) as first, ThreadPoolExecutor(1) as second:
+        first.submit(lm.save_prompt_cache, path, ours).result()
+        loaded = second.submit(lm.load_prompt_cache, path).result()
+        last = mx.array(expected[30:31])
+        mx.eval(last)
+        got = second.submit(_generate, model, loaded, last, 20).result()
+    assert got == expected[31:51]
+
+
+def test_a_prompt_cache_leaves_the_step_of_another_alone(model: Any) -> None:
+    """Two over one cell cache: what one has declared is not dropped by the other's call, which is refused."""
+    cache = MLXCellCache(config_for(model, 60))
+    one, other = cell_prompt_cache(cache, [0]), cell_prompt_cache(cache, [1])
+    mx.eval(model(_prompt(4)[None], cache=other))
+    one[0].make_mask(3)
+    assert cache.step_served == 0
+    with pytest.raises(RuntimeError, match=r"seq_rm: a step of 3 tokens is declared"):
+        lm.trim_prompt_cache(other, 1)
+    with pytest.raises(RuntimeError, match=r"begin_step: a step of 3 tokens is declared"):
+        model(_prompt(2)[None], cache=other)
+    mx.eval(model(_prompt(3)[None], cache=one))
+    assert cache.seq_len(0) == 3

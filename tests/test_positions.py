@@ -131,3 +131,15 @@ def test_the_callers_array_is_left_alone() -> None:
     position = mx.arange(5, dtype=mx.int64)
     host_positions(position)
     assert (position.tolist(), position.dtype) == ([0, 1, 2, 3, 4], mx.int64)
+
+
+@pytest.mark.parametrize("count", [3, 40])
+@pytest.mark.parametrize("value", [-(2**31) - 1, 2**31, -(2**32), -(2**63), 2**63 - 1])
+def test_the_first_integers_that_int32_cannot_hold_are_named(count: int, value: int) -> None:
+    """Just below and above its range, and where the low bits alone look right; few and many are narrowed apart."""
+    wide = np.arange(count, dtype=np.int64)
+    wide[1] = value
+    with pytest.raises(ValueError, match=rf"position\[1\]: got {value}, expected a value that fits int32"):
+        host_positions(mx.array(wide))
+    wide[1] = -(2**31)
+    assert np.asarray(host_positions(mx.array(wide))).tolist() == wide.tolist()

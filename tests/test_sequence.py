@@ -459,3 +459,12 @@ def test_the_registry_builds_by_kind() -> None:
     assert isinstance(make_cache("sequence", config(None)), MLXSequenceCache)
     with pytest.raises(ValueError, match=r"kind: got 'seq', expected one of .*sequence"):
         make_cache("seq", config(None))
+
+
+def test_clear_drops_the_masks() -> None:
+    """A band of a long chunk would otherwise stay for as long as the cache."""
+    cache = MLXSequenceCache(config(4))
+    fill(cache, 8, chunk=4)
+    assert cache._bands
+    cache.clear()
+    assert not cache._bands

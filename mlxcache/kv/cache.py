@@ -16,9 +16,11 @@ from mlxcache.kv.storage.layout import CacheConfig, LayerConfig, Run
 from mlxcache.kv.storage.pool import Pool
 from mlxcache.kv.storage.quantized_pool import QuantizedPool
 from mlxcache.kv.storage.ring_moves import serve
+from mlxcache.kv.tracing import refuse_tracing
 
 # AttendSpec(...) goes through a Python-level __new__: 290 ns where this takes 180, once a layer.
 _tuple = tuple.__new__
+_FLOATS = frozenset((mx.float16, mx.bfloat16, mx.float32))
 
 
 class LayerBytes(NamedTuple):
@@ -42,6 +44,8 @@ class MLXCache(ABC):
         self._key_pools = [keys for keys, _ in pools]
         self._value_pools = [values for _, values in pools]
         self._n_layers = config.n_layers
+        #: By layer: the index of its group in a step's `kinds`.
+        self._group_of: tuple[int, ...] = ()
         self._plain = config.kv_bits is None
         self._step = Step(-1, -1, b"", Gather.NEVER, config.n_layers)
 
@@ -50,7 +54,7 @@ class MLXCache(ABC):
         cells = config.layer(layer)
         sizes = (config.initial_capacity, max_slots, cells.n_kv_heads, cells.head_dim, config.kv_dtype)
         if config.kv_bits is None:
-            return Pool(*sizes)
+            return Pool(*sizes, sliced=cells.policy.window is not None)
         return QuantizedPool(*sizes, bits=config.kv_bits, group_size=config.kv_group_size)
 
     def update_and_fetch(
@@ -69,8 +73,12 @@ class MLXCache(ABC):
                 and `read_each` has what they attend to. Any but NEVER also says that the caller attends to the
                 keys, in whatever order they come: `AttendSpec.order` tells.
 
+        A value beyond the range of the storage dtype is stored as an infinity, for its own sequence alone.
+
         A refused step changes nothing. Raises IndexError for a layer out of range, ValueError for positions or
-        shapes that do not fit, CapacityError for a step that has no room.
+        shapes that do not fit and for integers, booleans and complex numbers, CapacityError for a step that has
+        no room, RuntimeError under `mx.compile`, which would repeat one step's positions for ever. The dtypes of a
+        step that continues the last one are looked at in its first layer.
         """
         # Every layer of a model's every token comes here: written out, since a call costs as much as five lines.
         step = self._step
@@ -89,12 +97,17 @@ class MLXCache(ABC):
         shape = work.shape
         if k.shape != shape or v.shape != shape:
             check_cells(k, v, self.config.layer(layer), shape[2])
+        if not (step.moved and step.committed):
+            # Not in every layer of a step that goes on as the last one did: this takes as long as the shapes.
+            _check_dtypes(k, v)
+            if not step.committed:
+                refuse_tracing(k)
         # The last check is made: from here on the layer is served.
         key_pool = self._key_pools[layer]
         value_pool = self._value_pools[layer]
         if work.slots > key_pool.slots:
-            key_pool.reserve(work.slots, work.most)
-            value_pool.reserve(work.slots, work.most)
+            key_pool.reserve(work.slots, work.most, shape[2])
+            value_pool.reserve(work.slots, work.most, shape[2])
         write = work.write
         if write is None:
             spec = _store_by_call(key_pool, value_pool, work, k, v)
@@ -110,6 +123,20 @@ class MLXCache(ABC):
         if not step.committed or work.lasting:
             self._commit(step, layer, work)
         return spec
+
+    def fetch_again(self, layer: int) -> AttendSpec:
+        """What `update_and_fetch` has just returned for a layer, read again where that can be.
+
+        Raises IndexError for a layer out of range, RuntimeError for one that this step has not served, and for a
+        chunk whose oldest cells a ring layer has dropped since.
+        """
+        check_layer(layer, self._n_layers)
+        step = self._step
+        served = step.committed and step.works[layer] is None
+        work = step.kinds[self._group_of[layer]] if served and step.kinds else None
+        if work is None or work.kind is MaskKind.APART or work.moves is not None:
+            raise RuntimeError(f"layer: {layer} was not served in the last step, expected update_and_fetch first")
+        return _fetched(self._key_pools[layer], self._value_pools[layer], work)
 
     def fetch_each(self, layer: int) -> list[AttendSpec]:
         """What `update_and_fetch` has just stored as a batch or apart, a sequence at a time, in order of position.
@@ -171,6 +198,14 @@ class MLXCache(ABC):
             )
         )
 
+    def unpacked(self, layer: int, stored: LayerBytes) -> tuple[mx.array, mx.array]:
+        """Keys and values `[1, H, n, D]` of the storage dtype from what `held` gave of a layer.
+
+        IndexError for a layer out of range.
+        """
+        check_layer(layer, self._n_layers)
+        return self._key_pools[layer].joined(stored.keys), self._value_pools[layer].joined(stored.values)
+
     def _check_bytes(self, layers: Sequence[LayerBytes], counts: Sequence[int]) -> None:
         """Refuse what `_put_back` could not write, `counts[i]` cells on layer i, with a ValueError."""
         if len(layers) != self._n_layers:
@@ -223,6 +258,10 @@ def _store_by_call(
             pool.write(work.at, update)
     if work.kind is MaskKind.APART:
         return AttendSpec(k, v, work.kind, None)
+    return _fetched(key_pool, value_pool, work)
+
+
+def _fetched(key_pool: Pool | QuantizedPool, value_pool: Pool | QuantizedPool, work: LayerWork) -> AttendSpec:
     if work.batch is not None:
         rows = work.batch.rows(key_pool.n_kv_heads, key_pool.slots)
         return AttendSpec(key_pool.gather(rows), value_pool.gather(rows), work.kind, work.mask)
@@ -237,6 +276,14 @@ def check_layer(layer: int, n_layers: int) -> None:
     """Refuse a layer that the model does not have with an IndexError; negative ones too."""
     if not 0 <= layer < n_layers:
         raise IndexError(f"layer: got {layer}, expected 0 <= layer < {n_layers}")
+
+
+def _check_dtypes(k: mx.array, v: mx.array) -> None:
+    for name, array in (("k", k), ("v", v)):
+        if array.dtype not in _FLOATS:
+            raise ValueError(
+                f"{name}: got dtype {array.dtype}, expected one of float16, bfloat16 and float32; cast it first"
+            )
 
 
 def check_cells(k: mx.array, v: mx.array, cells: LayerConfig, count: int) -> None:

@@ -15,7 +15,8 @@ from mlxcache.kv.spec import AsStored, MaskKind
 from mlxcache.kv.step import Clean, Gather, LayerWork, Positions, Step, position_array
 from mlxcache.kv.storage.cell_layout import CellLayout, Placement, as_run
 from mlxcache.kv.storage.layout import CacheConfig, LayerConfig, Run
-from mlxcache.kv.storage.pool import cell_index
+from mlxcache.kv.storage.pool import Pool, cell_index
+from mlxcache.kv.storage.quantized_pool import QuantizedPool
 
 
 class MLXCellCache(MLXCache):
@@ -31,13 +32,14 @@ class MLXCellCache(MLXCache):
     Layers share the placement of the tokens, so a windowed layer keeps as many cells as a full one and sees
     fewer; `max_write` does not apply. A step of one sequence that appends to a run of its own cells is written
     and read as runs with MaskKind NONE or CAUSAL, as in the sequence cache. Any other step reads the cells
-    `[0, used_end)` with one explicit mask for each distinct window.
+    `[0, used_end)` with one explicit mask for each distinct window: as a copy in which cells that nobody sees are
+    zeros, and, where sequences share the read, NaN and infinities too, since a weight of 0 would not hide them.
 
     `update_and_fetch` raises, beyond what the base class says, RuntimeError for a step that is not declared and a
     layer served twice, ValueError for a count other than the declared one, for positions no newer than what their
-    sequence holds, and for positions other than the first layer's. With `gather`, where the tokens of each
-    sequence stand together, as many of each, it returns a batch if copying each one's cells together pays. One
-    sequence then comes in order of position and without the cells of others, fused where nothing of it is missing.
+    sequence holds, and for positions other than the first layer's. With `gather` each sequence is
+    read apart, in order of position: as a batch where the tokens of each stand together, as many of each, or by
+    `read_each`. Whatever a sequence holds, or was removed with, then changes its own output alone.
     """
 
     def __init__(self, config: CacheConfig) -> None:
@@ -46,8 +48,17 @@ class MLXCellCache(MLXCache):
         groups = tuple(dict.fromkeys(config.layers))
         self._groups = groups
         self._windows = [cells.policy.window for cells in groups]
-        self._group_of = tuple(groups.index(config.layer(i)) for i in range(config.n_layers))
+        self._group_of: tuple[int, ...] = tuple(groups.index(config.layer(i)) for i in range(config.n_layers))
         self._step: _CellStep = _CellStep((), config.n_layers)
+
+    @staticmethod
+    def _pool(config: CacheConfig, layer: int, max_slots: int) -> Pool | QuantizedPool:
+        if config.kv_bits is not None:
+            return MLXCache._pool(config, layer, max_slots)
+        cells = config.layer(layer)
+        return Pool(
+            config.initial_capacity, max_slots, cells.n_kv_heads, cells.head_dim, config.kv_dtype, sliced=True
+        )
 
     @property
     def free(self) -> int:
@@ -137,7 +148,8 @@ class MLXCellCache(MLXCache):
     def held(self, layer: int, seq: int) -> LayerBytes:
         """The cells of `seq` on a layer, in order of position, for `restore` on this cache or another.
 
-        Not evaluated. Drop it before the next step is evaluated, or that step copies the pool.
+        Not evaluated. Cells that are one run come as a view, which pins the layer's whole pool: drop it before the
+        next step is evaluated, or that step copies the pool; `mx.contiguous` makes a copy that pins nothing.
         """
         check_layer(layer, self._n_layers)
         cells = self._layout.cells_of(seq)
@@ -320,6 +332,7 @@ class _CellStep(Step):
         self.raw = np.array(placement.positions, np.int32).tobytes() if self.count > 1 else b""
         self.index = None
         self.placed = self.runs = False
+        self.moved = False
 
     def declare_again(self) -> None:
         """Be declared for the next token of the same sequence, and keep what the last one did."""

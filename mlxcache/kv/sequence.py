@@ -30,6 +30,7 @@ class MLXSequenceCache(MLXCache):
         layout = SequenceLayout(config)
         super().__init__(config, [layout.max_slots(layer) for layer in range(config.n_layers)])
         self._layout = layout
+        self._group_of = layout.group_of
         members = [[i for i, of in enumerate(layout.group_of) if of == g] for g in range(len(layout.groups))]
         self._members = tuple(map(tuple, members))
         self._windows = [cells.policy.window for cells in layout.groups]
@@ -79,7 +80,8 @@ class MLXSequenceCache(MLXCache):
     def held(self, layer: int) -> tuple[int, LayerBytes]:
         """What `restore` needs of a layer: the oldest position, and the cells from it to the newest.
 
-        Not evaluated. Drop it before the next step is evaluated, or that step copies the pool.
+        Not evaluated. Cells that are one run come as a view, which pins the layer's whole pool: drop it before the
+        next step is evaluated, or that step copies the pool; `mx.contiguous` makes a copy that pins nothing.
         """
         check_layer(layer, self._n_layers)
         self._settle()

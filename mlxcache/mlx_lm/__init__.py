@@ -24,9 +24,13 @@ import mlx_lm.models.cache as lm_cache
 from mlxcache.kv.cells import MLXCellCache
 from mlxcache.kv.sequence import MLXSequenceCache
 from mlxcache.kv.storage.layout import CacheConfig, LayerConfig, LayerPolicy
+from mlxcache.kv.storage.pool import GROWTH
 from mlxcache.mlx_lm.layer_caches import CellLayerCache, SequenceLayerCache
 
 for _class in (SequenceLayerCache, CellLayerCache):
+    setattr(lm_cache, _class.__qualname__, _class)  # what a file names that an earlier version has saved
+    # mlx-lm saves this name and looks it up: where it is missing, its error says what to import.
+    _class.__name__ = f"{_class.__qualname__} (import mlxcache.mlx_lm)"
     setattr(lm_cache, _class.__name__, _class)
 
 
@@ -46,10 +50,10 @@ def config_for(
         prefill_step_size: the largest chunk of a prompt, as in mlx-lm's `generate_step`.
         options: further fields of `CacheConfig`; `kv_dtype` is the model's own unless given here.
 
-    Raises ValueError for a model with layers that hold something other than K and V of one head_dim.
+    Raises ValueError for a model with layers that hold something other than K and V of one head_dim, or that see
+    fewer tokens than they keep. docs/models.md has the architectures that run and those that are refused.
     """
-    caches = lm_cache.make_prompt_cache(model)
-    model(mx.zeros((1, 1), mx.int32), cache=caches)
+    caches, asked = _asked(model)
     layers, dtypes = [], []
     for index, cache in enumerate(caches):
         kind = type(cache).__name__
@@ -61,14 +65,60 @@ def config_for(
             raise ValueError(
                 f"model: layer {index} uses mlx-lm's {kind}, expected KVCache or a RotatingKVCache of keep=0"
             )
+        if strange := asked[index].windows - {None, policy.window}:
+            raise ValueError(
+                f"model: layer {index} uses mlx-lm's {kind} of window={policy.window} with masks of windows "
+                f"{sorted(map(str, strange))}, expected the same window"
+            )
         keys, values = cache.keys, cache.values
         if keys is None or keys.shape[-1] != values.shape[-1]:
             shapes = "none" if keys is None else f"{keys.shape} and {values.shape}"
             raise ValueError(f"model: layer {index} stores {shapes}, expected keys and values of one head_dim")
         layers.append(LayerConfig(policy, keys.shape[1], keys.shape[3]))
         dtypes.append(keys.dtype)
-    options = {"kv_dtype": dtypes[0], "max_write": prefill_step_size, **options}
+    # As many cells as mlx-lm's caches begin with.
+    options = {"kv_dtype": dtypes[0], "max_write": prefill_step_size, "initial_capacity": GROWTH, **options}
     return CacheConfig(capacity, len(layers), layers, **options)
+
+
+class _Asked:
+    """What a model asks of one of mlx-lm's caches: noted while it makes the graph of one token."""
+
+    def __init__(self, cache: Any) -> None:
+        self.windows: set[int | None] = set()
+        self._stores = 0
+        self._reads = 0
+        if not isinstance(cache, (lm_cache.KVCache, lm_cache.RotatingKVCache)):
+            return
+        store: Any = cache.update_and_fetch
+        read: Any = cache.keys_and_values
+        mask: Any = cache.make_mask
+
+        def update_and_fetch(*args: Any) -> Any:
+            self._stores += 1
+            return store(*args)
+
+        def keys_and_values() -> Any:
+            self._reads += 1
+            return read()
+
+        def make_mask(*args: Any, **options: Any) -> Any:
+            self.windows.add(options.get("window_size"))
+            return mask(*args, **options)
+
+        vars(cache).update(update_and_fetch=update_and_fetch, keys_and_values=keys_and_values, make_mask=make_mask)
+
+    @property
+    def shares(self) -> bool:
+        """Whether another layer reads what this one's update has returned already."""
+        return self._reads > self._stores
+
+
+def _asked(model: Any) -> tuple[list[Any], list[_Asked]]:
+    caches = lm_cache.make_prompt_cache(model)
+    asked = [_Asked(cache) for cache in caches]
+    model(mx.zeros((1, 1), mx.int32), cache=caches)
+    return caches, asked
 
 
 def make_prompt_cache(
@@ -92,7 +142,10 @@ def make_prompt_cache(
     """
     config = config_for(model) if config is None else config
     if kind == "sequence":
-        return SequenceLayerCache.over(MLXSequenceCache(config), position_dtype)
+        layers = SequenceLayerCache.over(MLXSequenceCache(config), position_dtype)
+        for layer, asked in zip(layers, _asked(model)[1], strict=False):
+            layer.shares = asked.shares
+        return layers
     if kind == "cell":
         return CellLayerCache.over(MLXCellCache(config), [0], position_dtype)
     raise ValueError(f"kind: got {kind!r}, expected 'sequence' or 'cell'")

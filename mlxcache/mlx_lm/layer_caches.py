@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import mlx.core as mx
+import mlx_lm.models.cache as lm_cache
 import numpy as np
 
 from mlxcache.kv.cache import LayerBytes, MLXCache
@@ -20,6 +21,8 @@ from mlxcache.kv.storage.cell_layout import CellLayout
 from mlxcache.kv.storage.layout import CacheConfig
 from mlxcache.mlx_lm.prompt_state import READER, layer_state
 
+_FLAT: Any = lm_cache.KVCache
+_RING: Any = lm_cache.RotatingKVCache
 # What a model does with what it is handed, so that a ring need not be in order.
 _ATTENDS = Gather.BATCH
 
@@ -91,6 +94,59 @@ class LayerCache(ABC):
         """
 
     @abstractmethod
+    def keys_and_values(self) -> tuple[mx.array, mx.array]:
+        """What this step's `update_and_fetch` returned, for layers that share a layer's keys and values.
+
+        Raises RuntimeError where the last step has not served this layer.
+        """
+
+    def to_quantized(self, group_size: int = 64, bits: int = 4) -> LayerCache:
+        """This layer, for mlx-lm's `kv_bits`, where its cache stores quantised already.
+
+        Raises ValueError where it does not: all layers share one cache, which is made with `kv_bits`.
+        """
+        config = self._config
+        if (config.kv_bits, config.kv_group_size) == (bits, group_size):
+            return self
+        stores = "does not quantise" if config.kv_bits is None else f"stores {config.kv_bits} bits in groups"
+        stores += "" if config.kv_bits is None else f" of {config.kv_group_size}"
+        raise ValueError(
+            f"kv_bits: got {bits} with kv_group_size={group_size} for a cache that {stores}, expected a prompt "
+            f"cache that is made so, with config_for(model, kv_bits=8, kv_group_size={group_size}), 4 or 8 bits; "
+            "it quantises from the first token on, whatever quantized_kv_start says"
+        )
+
+    @classmethod
+    def merge(cls, caches: Sequence[LayerCache]) -> Any:
+        """mlx-lm's own cache of a batch with what these layers hold, copied, for its `BatchGenerator`.
+
+        The layers here stay as they are. `cell_prompt_cache` takes a batch without a copy.
+        """
+        return type(caches[0].extract(0)).merge([cache.extract(0) for cache in caches])
+
+    @abstractmethod
+    def extract(self, idx: int) -> Any:
+        """mlx-lm's own cache with a copy of what sequence `idx` of the batch holds. IndexError out of range."""
+
+    def _extracted(self, stored: LayerBytes, offset: int) -> Any:
+        window = self._window
+        made: Any = _FLAT() if window is None else _RING(window)
+        if offset:
+            keys, values = self.cache.unpacked(self.layer, stored)
+            held = keys.shape[2] if window is None else min(window, keys.shape[2])
+            made.keys, made.values = (mx.contiguous(each[:, :, -held:]) for each in (keys, values))
+            made.offset = offset
+            if window is not None:
+                made._idx = held
+        return made
+
+    def __copy__(self) -> LayerCache:
+        raise TypeError(
+            f"layer {self.layer}: got copy.copy, which would step one cache twice, expected copy.deepcopy of the "
+            "whole prompt cache"
+        )
+
+    @abstractmethod
     def _step_mask(self, count: int) -> StepMask | None:
         """The mask of the next step of `count` tokens; None where every query sees all keys."""
 
@@ -148,6 +204,10 @@ class SequenceLayerCache(LayerCache):
         self.cache: MLXSequenceCache = cache
         self.offset: int = cache.length
         self._on_host = positions.on_host
+        #: Whether the model asks for `keys_and_values`, so that they are kept until the next step: a ring does not
+        #: hold all of a chunk's.
+        self.shares = False
+        self._last: tuple[mx.array, mx.array] | None = None
 
     @classmethod
     def over(cls, cache: MLXSequenceCache, position_dtype: mx.Dtype | None = None) -> list[SequenceLayerCache]:
@@ -157,37 +217,68 @@ class SequenceLayerCache(LayerCache):
 
     def update_and_fetch(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
         """See `LayerCache.update_and_fetch`."""
+        if self._last is not None:
+            self._last = None  # a slice of a pool that lives on would make MLX copy the pool
         count = keys.shape[2]
         positions = (self.offset,) if count == 1 and self._on_host else self._step(count)
         stored, other, _, _ = self.cache.update_and_fetch(self.layer, positions, keys, values, _ATTENDS)
         self.offset += count
         dtype = keys.dtype
-        if dtype == self._config.kv_dtype:
-            return stored, other
-        return stored.astype(dtype), other.astype(dtype)
+        if dtype != self._config.kv_dtype:
+            stored, other = stored.astype(dtype), other.astype(dtype)
+        if self.shares:
+            self._last = stored, other
+        return stored, other
+
+    def keys_and_values(self) -> tuple[mx.array, mx.array]:
+        """See `LayerCache.keys_and_values`."""
+        if self._last is None:
+            raise RuntimeError(
+                f"layer: {self.layer} has no keys and values of this step to share, expected update_and_fetch "
+                "first, and a prompt cache from make_prompt_cache(model), which finds out whether layers share"
+            )
+        return self._last
 
     def is_trimmable(self) -> bool:
-        """Whether any number of tokens can be taken back: not once a ring layer has dropped some."""
-        return self.cache.oldest_restart == 0
+        """Always: `trim` takes the tokens back or says why it cannot.
+
+        mlx-lm asks this first and then goes on without a word where the answer is no, with tokens that were to go.
+        """
+        return True
 
     def trim(self, n: int) -> int:
-        """Take back the newest `n` tokens, or all; the number taken, 0 where a ring layer has dropped too many.
+        """Take back the newest `n` tokens, or all; the number taken.
 
-        It may work where `is_trimmable` says no: that speaks for every `n`.
+        Raises ValueError, and changes nothing, where a ring layer has dropped what that many would need.
         """
         _check_trim(n)
         target = max(0, self.offset - n)
         if self.cache.length > target and not self.cache.rewind(target):
-            return 0
+            oldest = self.cache.oldest_restart
+            raise ValueError(
+                f"n: got {n} tokens to take back from {self.offset}, expected at most {self.offset - oldest} "
+                "(or all): a layer with a window no longer holds what came before; make the cache with a larger "
+                "max_rewind, fill a new one, or use a cell cache, which keeps everything"
+            )
         taken = self.offset - target
         self.offset = target
         return taken
+
+    def extract(self, idx: int) -> Any:
+        """See `LayerCache.extract`."""
+        _check_row(idx, 1)
+        return self._extracted(self.cache.held(self.layer)[1], self.offset)
 
     @property
     def state(self) -> Any:
         """See `LayerCache.state`."""
         oldest, stored = self.cache.held(self.layer)
-        facts = {"oldest": oldest, "length": self.cache.length, "written": self.cache.written}
+        facts = {
+            "oldest": oldest,
+            "length": self.cache.length,
+            "written": self.cache.written,
+            "shares": self.shares,
+        }
         return layer_state("sequence", self.cache.config, self.layer, stored, facts)
 
     @classmethod
@@ -225,6 +316,8 @@ class CellLayerCache(LayerCache):
         super().__init__(cache, layer, positions)
         self.cache: MLXCellCache = cache
         self.seq_ids = seq_ids
+        #: The name of the dtype that the model computes in, where it is not the storage dtype.
+        self._asked = ""
         self._go_on(tuple(cache.next_position(seq) for seq in seq_ids))
 
     @classmethod
@@ -257,6 +350,15 @@ class CellLayerCache(LayerCache):
         dtype = keys.dtype
         if dtype == self._config.kv_dtype:
             return stored, other
+        self._asked = str(dtype).rpartition(".")[2]
+        return stored.astype(dtype), other.astype(dtype)
+
+    def keys_and_values(self) -> tuple[mx.array, mx.array]:
+        """See `LayerCache.keys_and_values`."""
+        stored, other, _, _ = self.cache.fetch_again(self.layer)
+        if not self._asked:
+            return stored, other
+        dtype = getattr(mx, self._asked)
         return stored.astype(dtype), other.astype(dtype)
 
     def is_trimmable(self) -> bool:
@@ -275,6 +377,11 @@ class CellLayerCache(LayerCache):
         self._go_on(targets)
         self._positions.forget()
         return taken
+
+    def extract(self, idx: int) -> Any:
+        """See `LayerCache.extract`."""
+        _check_row(idx, len(self.seq_ids))
+        return self._extracted(self.cache.held(self.layer, self.seq_ids[idx]), self._starts[idx])
 
     @property
     def state(self) -> Any:
@@ -330,6 +437,11 @@ def _check_trim(n: int) -> None:
         raise ValueError(f"n: got {n}, expected at least 0 tokens to take back; a step adds tokens")
 
 
+def _check_row(idx: int, batch: int) -> None:
+    if not 0 <= idx < batch:
+        raise IndexError(f"idx: got {idx}, expected 0 <= idx < {batch}, a sequence of the batch")
+
+
 def _offset(starts: tuple[int, ...]) -> int | mx.array:
     return starts[0] if len(starts) == 1 else mx.array(starts, mx.int32)
 
@@ -351,8 +463,9 @@ class _SequenceKind:
         layers[0].cache.restore(
             facts["written"], facts["length"], [(each["oldest"], stored) for stored, each in parts]
         )
-        for layer in layers:
+        for layer, (_, its) in zip(layers, parts, strict=True):
             layer.offset = facts["length"]
+            layer.shares = bool(its.get("shares"))  # files of earlier versions do not say
 
 
 class _CellKind:

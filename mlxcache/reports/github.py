@@ -15,6 +15,8 @@ from typing import Any, Final
 
 # What GITHUB_TOKEN writes under; a comment by anybody else is not ours, whatever marker it holds.
 BOT: Final = "github-actions[bot]"
+# Longer than any answer takes: a hanging connection must not use up the job's time in silence.
+PATIENCE_S: Final = 120.0
 _TITLE: Final = re.compile(r"pull request #?(\d+)$")
 
 
@@ -133,9 +135,15 @@ def _is_ours(post: Mapping[str, Any]) -> bool:
 
 def _gh(arguments: Sequence[str], text: str = "") -> str:
     try:
-        done = subprocess.run(["gh", *arguments], input=text, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            ["gh", *arguments], input=text, capture_output=True, text=True, check=False, timeout=PATIENCE_S
+        )
     except FileNotFoundError:
         raise GitHubError("gh, GitHub's command-line program, was not found on PATH; install it") from None
+    except subprocess.TimeoutExpired:
+        raise GitHubError(f"gh {' '.join(arguments[:4])} did not answer within {PATIENCE_S:g} s") from None
+    except OSError as error:
+        raise GitHubError(f"gh cannot be run: {error.strerror or error}") from error
     if done.returncode:
         said = (done.stderr or done.stdout).strip().splitlines()
         raise GitHubError(f"gh {' '.join(arguments[:4])} failed: {said[-1] if said else 'no message'}")

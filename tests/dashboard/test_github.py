@@ -106,6 +106,22 @@ def test_a_run_by_hand_names_its_pull_request(gh: Gh) -> None:
         GitHub("o/r").pull_request_of({**run, "display_title": "x"})
 
 
+def test_a_gh_that_hangs_is_missing_or_no_program_is_an_error(
+    gh: Gh, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """With words, and within bounded time."""
+    monkeypatch.setattr("mlxcache.reports.github.PATIENCE_S", 0.3)
+    (gh.home / "gh").write_text("#!/bin/sh\nexec sleep 60\n")
+    with pytest.raises(GitHubError, match=r"gh api --method GET .* did not answer within 0\.3 s"):
+        GitHub("o/r").issues("x")
+    (gh.home / "gh").write_bytes(b"\x7fELF nonsense")
+    with pytest.raises(GitHubError, match="gh cannot be run"):
+        GitHub("o/r").issues("x")
+    monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
+    with pytest.raises(GitHubError, match=r"gh, .* was not found on PATH"):
+        GitHub("o/r").issues("x")
+
+
 def test_a_verdict_stands_on_the_commit_that_was_measured(
     gh: Gh, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -155,6 +155,11 @@ class CacheConfig:
             )
         if self.kv_bits is not None:
             self._check_quantised()
+        elif self.kv_group_size != CacheConfig.kv_group_size:
+            raise ValueError(
+                f"CacheConfig.kv_group_size: got {self.kv_group_size} without kv_bits, where it has no effect; "
+                "expected kv_bits=4 or 8 with it"
+            )
 
     def _check_quantised(self) -> None:
         for name, value, known in (

@@ -89,8 +89,9 @@ class QuantizedPool:
 
     def write_cells(self, indices: Sequence[int] | np.ndarray, update: mx.array) -> None:
         """See `Pool.write_cells`."""
-        index = cell_index(indices, check_update(self, update), self.max_slots)
-        self.reserve(int(max(indices)) + 1)
+        count = check_update(self, update)
+        index = cell_index(indices, count, self.max_slots)
+        self.reserve(int(max(indices)) + 1, count=count)
         self.place(index, update)
 
     def place(self, index: mx.array, update: mx.array) -> None:
@@ -106,10 +107,10 @@ class QuantizedPool:
         """See `Pool.gather`."""
         return self.joined([plane.gather(rows) for plane in self.planes])
 
-    def reserve(self, slots: int, most: int = 0) -> None:
+    def reserve(self, slots: int, most: int = 0, count: int = 1) -> None:
         """See `Pool.reserve`."""
         for plane in self.planes:
-            plane.reserve(slots, most)
+            plane.reserve(slots, most, count)
 
     def roll(self, shift: int) -> None:
         """See `Pool.roll`."""
