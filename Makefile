@@ -105,12 +105,12 @@ notebook: $(READY) ## run the notebooks on results/ and keep their outputs
 	cd notebooks && ../$(BIN)/jupyter execute --inplace perf_history.ipynb any_project.ipynb
 
 pictures: site ## remake the screenshots in docs/images (needs Chromium and its driver)
-	$(BIN)/python tools/site_pictures.py site docs/images --view 's=4754a453e5,944b6c056b'
+	$(BIN)/python tools/site_pictures.py site docs/images --view 'b=decode.Decode.time_step;head_dim=64,128&x=param&of=context'
 
 numbers: $(READY) ## fill in the numbers of README and docs from results/
 	PYTHONPATH=. $(BIN)/python tools/fill_numbers.py
 
-detector-table: $(READY) ## remake docs/detector.md and .json (six minutes)
+detector-table: $(READY) ## remake docs/detector.md and .json (some minutes)
 	PYTHONPATH=. $(BIN)/python tools/detector_table.py
 
 model-table: $(READY) ## remake docs/models.md: mlx-lm's models that run on the caches (five minutes)

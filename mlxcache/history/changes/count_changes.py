@@ -10,7 +10,7 @@ import numpy as np
 from mlxcache.history.changes.confidence import WINDOW, Evidence
 from mlxcache.history.changes.segments import Change
 from mlxcache.history.statistics.counted import SMALLEST, count_levels, standard_error, two_sided_p
-from mlxcache.history.statistics.effect import Effect
+from mlxcache.history.statistics.effect import Shift
 from mlxcache.history.statistics.noise import FloatArray
 
 _Z_95: Final = 1.96
@@ -30,8 +30,10 @@ def _change(x: FloatArray, start: int, index: int, stop: int) -> Change:
     z = shift / error
     margin = _Z_95 * error
     smaller = min(len(before), len(after))
-    evidence = Evidence(z=z, z_slope=z, z_rank=z, shift=abs(shift), smaller_side=smaller)
-    effect = Effect(shift, shift - margin, shift + margin)
+    evidence = Evidence(
+        gain=float(smaller), slope=z, overlap=1.0, elsewhere=0.0, smaller_side=smaller, at_end=stop == len(x)
+    )
+    effect = Shift(shift, shift - margin, shift + margin)
     # A change of this size is as good as certain; the last commit alone has nobody to bear it out.
     sure = min(0.99, 1.0 - math.sqrt(p_value))
-    return Change(start, index, stop, effect, sure, p_value, evidence)
+    return Change(start, index, stop, effect, math.expm1(abs(shift)), sure, p_value, evidence)
