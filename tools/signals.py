@@ -60,6 +60,8 @@ def _state(project: Micro) -> str:
 
 def main(tries: int) -> int:
     """Print what was done and what was left; 1 if anything was."""
+    # Under nohup the children would inherit that SIGHUP is ignored, and go on as they should.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     chance = random.Random(14)
     folder = Path(tempfile.mkdtemp(prefix="mlxcache-signals-"))
     temporary, environments = folder / "tmp", folder / "env"
