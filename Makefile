@@ -101,8 +101,8 @@ site: $(READY) ## the static site of RESULTS, in site/; asv's own pages of resul
 	-@[ "$(RESULTS)" != results ] || $(BIN)/asv publish
 	$(BIN)/mlxcache dashboard --results "$(RESULTS)" --repo . --out site --address "$(SITE)"
 
-notebook: $(READY) ## run notebooks/perf_history.ipynb on results/ and keep its outputs
-	cd notebooks && ../$(BIN)/jupyter execute --inplace perf_history.ipynb
+notebook: $(READY) ## run the notebooks on results/ and keep their outputs
+	cd notebooks && ../$(BIN)/jupyter execute --inplace perf_history.ipynb any_project.ipynb
 
 pictures: site ## remake the screenshots in docs/images (needs Chromium and its driver)
 	$(BIN)/python tools/site_pictures.py site docs/images --view 's=4754a453e5,944b6c056b'

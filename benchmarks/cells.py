@@ -193,6 +193,33 @@ class BatchRatio(Ratio):
         return ratio(timed(shared, shared.rewind), timed(separate, separate.rewind), rounds=30)
 
 
+class LongBatchRatio(Ratio):
+    """B long sequences in one shared step over a cache each, attention included; every one has decoded before.
+
+    What another sequence's decoding does to the layout is what costs: a sequence's newest cells lie among those of
+    the others, its prompt in one run.
+    """
+
+    # A page and a short book of a small server's users. One layer, since a layer costs what the next one costs.
+    params = ([4, 8], [1000, 16000])
+    param_names = ("sequences", "context")
+    timeout = 600
+
+    def track_over_separate(self, sequences: int, context: int) -> float:
+        require("MLXCellCache")
+        need_memory(kv_bytes(2 * sequences * (context + 64), layers=1))
+        cells = _cells(sequences * (context + 32), 1)
+        for seq in range(sequences):
+            _append(cells, [seq] * (context - 16))
+        for _ in range(16):
+            _append(cells, list(range(sequences)))
+        shared = _CellStep(cells, list(range(sequences)), "int32", attend=True)
+        separate = _SeparateSteps(sequences, context, 1, "int32")
+        # A CPU takes seconds for a step of the long ones.
+        rounds = 10 if context < 4000 else 3
+        return ratio(timed(shared, shared.rewind), timed(separate, separate.rewind), rounds=rounds)
+
+
 class Batch(Timed):
     """B sequences of 256 tokens, one token each, stored and attended: one shared step, or a cache each.
 

@@ -1,12 +1,6 @@
 """`mlxcache export --format FORMAT --out PATH`: results in the formats of other systems.
 
-    pytorch                  one JSON file for PyTorch's benchmark database (schema v3)
-    github-action-benchmark  JSON for customSmallerIsBetter, and PATH with .bigger for customBiggerIsBetter
-    bencher                  Bencher Metric Format
-    otava                    a folder of CSV files with otava.yaml
-    parquet                  a folder of Parquet files, one partition a machine
-
-Exit status: 0, or 2 if it could not be done.
+`mlxcache export --help` lists the formats. Exit status: 0, or 2 if it could not be done.
 """
 
 from __future__ import annotations
@@ -21,7 +15,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from mlxcache.exports import bencher, github_action, otava, parquet, pytorch
+from mlxcache.exports.exporter import Asked, Folder, OneFile
+from mlxcache.exports.registry import EXPORTERS
 from mlxcache.exports.selection import ExportError, on_commit
 from mlxcache.history.loading.history import facts_of
 from mlxcache.history.loading.table import load
@@ -29,19 +24,22 @@ from mlxcache.history.repository.revisions import resolve_commit
 from mlxcache.remeasure.rounds import MeasureError
 from mlxcache.support.atomic import write_atomically
 
-FORMATS = ("pytorch", "github-action-benchmark", "bencher", "otava", "parquet")
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("--format", choices=FORMATS, required=True)
+    formats = "\n".join(f"  {exporter.name:24} {exporter.says}" for exporter in EXPORTERS.values())
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = f"Write results in the formats of other systems:\n\n{formats}"
+    parser.add_argument("--format", choices=tuple(EXPORTERS), required=True)
     parser.add_argument(
-        "--out", type=Path, required=True, metavar="PATH", help="a file, or a folder for otava and parquet"
+        "--out", type=Path, required=True, metavar="PATH", help="a file, or a new folder for those that are one"
     )
     parser.add_argument("--results", default="results", metavar="DIR", help="asv results (default: %(default)s)")
     parser.add_argument("--repo", metavar="DIR", help="the repository, which gives the order of commits")
     parser.add_argument(
-        "--commit", metavar="REV", help="which commit, for the first three formats (default: the newest measured)"
+        "--commit",
+        metavar="REV",
+        help="which commit, for formats that take one commit (default: the newest measured)",
     )
     parser.add_argument("--machine", metavar="REGEX", help="only machines in whose name this is found")
     parser.add_argument("--env", metavar="REGEX", help="only environments in whose name this is found")
@@ -72,32 +70,28 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _export(df: pd.DataFrame, args: argparse.Namespace) -> list[str]:
-    out: Path = args.out
-    if args.format == "otava":
-        return _folder(out, lambda folder: _write_files(folder, otava.files(df)))
-    if args.format == "parquet":
-        return _folder(out, lambda folder: parquet.write(df, folder))
-    commit = resolve_commit(args.repo, args.commit) if args.commit and args.repo else args.commit
-    commit, values = on_commit(df, commit)
-    if args.format == "pytorch":
-        contents = {out: pytorch.as_json(pytorch.records(values, args.project, facts_of(df).machines))}
-    elif args.format == "bencher":
-        contents = {out: bencher.as_json(bencher.metrics(values))}
-    else:
-        contents = {}
-        for higher, path in ((False, out), (True, out.with_name(f"{out.stem}.bigger{out.suffix}"))):
-            found = github_action.entries(values, higher_better=higher)
-            if found:
-                contents[path] = github_action.as_json(found)
-    for path, data in contents.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, data)
-    return [f"{path}: {len(values)} series of {commit[:10]}" for path in contents]
-
-
-def _write_files(folder: Path, contents: dict[str, bytes]) -> None:
-    for name, data in contents.items():
-        (folder / name).write_bytes(data)
+    exporter = EXPORTERS[args.format]
+    asked = Asked(df, args.project, args.out)
+    if not isinstance(exporter, Folder | OneFile):
+        commit = resolve_commit(args.repo, args.commit) if args.commit and args.repo else args.commit
+        commit, values = on_commit(df, commit)
+        contents = exporter.contents(asked, values)
+        for path, data in contents.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, data)
+        return [f"{path}: {len(values)} series of {commit[:10]}" for path in contents]
+    if args.commit:
+        raise ExportError(f"--commit: {exporter.name} has all commits; filter its column commit instead")
+    if isinstance(exporter, Folder):
+        return _folder(args.out, lambda folder: exporter.fill(asked, folder))
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    beside = args.out.with_name(f".{args.out.name}.part")
+    try:
+        exporter.write(asked, beside)
+        beside.replace(args.out)
+    finally:
+        beside.unlink(missing_ok=True)
+    return [f"{args.out}: {len(df):,} values"]
 
 
 def _folder(out: Path, write: Callable[[Path], None]) -> list[str]:

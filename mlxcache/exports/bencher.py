@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final
 
+from mlxcache.exports.exporter import Asked, OfOneCommit
 from mlxcache.exports.selection import Value, one_run
 
 # Bencher's own measure of time is in nanoseconds.
@@ -52,3 +54,10 @@ def _fitting(name: str, taken: dict[str, Any]) -> str:
         if short not in taken:
             return short
         number += 1
+
+
+def _contents(asked: Asked, values: list[Value]) -> dict[Path, bytes]:
+    return {asked.out: as_json(metrics(values))}
+
+
+EXPORTER: Final = OfOneCommit("bencher", "Bencher Metric Format", _contents)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
+from mlxcache.exports.exporter import Asked, OfOneCommit
 from mlxcache.exports.selection import Value, one_run
 
 
@@ -29,3 +31,16 @@ def _entry(value: Value) -> dict[str, Any]:
     if value.low is not None and value.high is not None:
         entry["range"] = f"± {(value.high - value.low) / 2:.3g}"
     return entry
+
+
+def _contents(asked: Asked, values: list[Value]) -> dict[Path, bytes]:
+    bigger = asked.out.with_name(f"{asked.out.stem}.bigger{asked.out.suffix}")
+    found = {path: entries(values, higher_better=higher) for higher, path in ((False, asked.out), (True, bigger))}
+    return {path: as_json(those) for path, those in found.items() if those}
+
+
+EXPORTER: Final = OfOneCommit(
+    "github-action-benchmark",
+    "JSON for customSmallerIsBetter, and PATH with .bigger for customBiggerIsBetter",
+    _contents,
+)

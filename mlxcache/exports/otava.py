@@ -11,11 +11,13 @@ import io
 import json
 import re
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
+from mlxcache.exports.exporter import Asked, Folder
 from mlxcache.exports.selection import measured
 from mlxcache.history.loading.direction import higher_is_better
 from mlxcache.history.loading.history import facts_of
@@ -95,3 +97,11 @@ def _better(name: str, group: pd.DataFrame, names: pd.Series[str], benchmarks: M
 
 def _slug(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-")
+
+
+def _fill(asked: Asked, folder: Path) -> None:
+    for name, data in files(asked.table).items():
+        (folder / name).write_bytes(data)
+
+
+EXPORTER: Final = Folder("otava", "a folder of CSV files with otava.yaml", _fill)

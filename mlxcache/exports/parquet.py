@@ -1,26 +1,33 @@
-"""The tidy table as Parquet, partitioned by machine: the way out when a fleet outgrows one computer's memory."""
+"""The table as Parquet, typed: one file, or a folder partitioned by machine when a fleet outgrows one computer."""
 
 from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
+from typing import Final
 
 import pandas as pd
 
+from mlxcache.exports.exporter import Asked, Folder
 from mlxcache.exports.selection import ExportError, measured
 
 
-def write(df: pd.DataFrame, folder: Path) -> None:
+def fill(asked: Asked, folder: Path) -> None:
     """Write machine=<name>/*.parquet below an empty folder; failed and skipped ones are in it, by their status.
 
-    Raises ExportError without pyarrow.
+    Numbers are numbers, texts are dictionaries in their order, dates have their zone. Raises ExportError without
+    pyarrow.
     """
     if importlib.util.find_spec("pyarrow") is None:
         raise ExportError("Parquet needs pyarrow, which is not installed: `pip install 'mlxcache[parquet]'`")
-    measured(df)  # an empty table is a mistake
-    plain = df.drop(columns=["series"]).copy()
-    # Codes of a category mean nothing outside of this table, and partitions of unused ones would be made.
+    measured(asked.table)  # an empty table is a mistake
+    # A number of a series means nothing outside of this table; partitions of unused machines would be made.
+    plain = pd.DataFrame(asked.table.drop(columns=["series"]))
     for name in plain.columns:
         if isinstance(plain[name].dtype, pd.CategoricalDtype):
-            plain[name] = plain[name].astype("str") if plain[name].notna().all() else plain[name].astype("object")
+            plain[name] = plain[name].cat.remove_unused_categories()
+    plain.attrs = {}
     plain.to_parquet(folder, engine="pyarrow", partition_cols=["machine"], index=False)
+
+
+EXPORTER: Final = Folder("parquet", "a folder of Parquet files, one partition a machine", fill)

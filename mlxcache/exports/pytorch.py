@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
+from mlxcache.exports.exporter import Asked, OfOneCommit
 from mlxcache.exports.selection import Value
+from mlxcache.history.loading.history import facts_of
 
 # Parameters that say in which type the benchmark stores or computes.
 _TYPES: Final = ("dtype", "kv_dtype", "storage", "quantization")
@@ -84,3 +87,10 @@ def _runner(machine: str, facts: Mapping[str, Any]) -> dict[str, Any]:
         "avail_mem_in_gb": number("ram") // 2**30,
         "extra_info": {"os": str(facts.get("os", "")), "arch": str(facts.get("arch", ""))},
     }
+
+
+def _contents(asked: Asked, values: list[Value]) -> dict[Path, bytes]:
+    return {asked.out: as_json(records(values, asked.project, facts_of(asked.table).machines))}
+
+
+EXPORTER: Final = OfOneCommit("pytorch", "one JSON file for PyTorch's benchmark database (schema v3)", _contents)

@@ -54,7 +54,7 @@ class MLXCache(ABC):
         cells = config.layer(layer)
         sizes = (config.initial_capacity, max_slots, cells.n_kv_heads, cells.head_dim, config.kv_dtype)
         if config.kv_bits is None:
-            return Pool(*sizes)
+            return Pool(*sizes, sliced=cells.policy.window is not None)
         return QuantizedPool(*sizes, bits=config.kv_bits, group_size=config.kv_group_size)
 
     def update_and_fetch(
@@ -199,7 +199,11 @@ class MLXCache(ABC):
         )
 
     def unpacked(self, layer: int, stored: LayerBytes) -> tuple[mx.array, mx.array]:
-        """Keys and values `[1, H, n, D]` of the storage dtype from what `held` gave of a layer."""
+        """Keys and values `[1, H, n, D]` of the storage dtype from what `held` gave of a layer.
+
+        IndexError for a layer out of range.
+        """
+        check_layer(layer, self._n_layers)
         return self._key_pools[layer].joined(stored.keys), self._value_pools[layer].joined(stored.values)
 
     def _check_bytes(self, layers: Sequence[LayerBytes], counts: Sequence[int]) -> None:

@@ -32,13 +32,14 @@ class MLXCellCache(MLXCache):
     Layers share the placement of the tokens, so a windowed layer keeps as many cells as a full one and sees
     fewer; `max_write` does not apply. A step of one sequence that appends to a run of its own cells is written
     and read as runs with MaskKind NONE or CAUSAL, as in the sequence cache. Any other step reads the cells
-    `[0, used_end)` with one explicit mask for each distinct window.
+    `[0, used_end)` with one explicit mask for each distinct window: as a copy in which cells that nobody sees are
+    zeros, and, where sequences share the read, NaN and infinities too, since a weight of 0 would not hide them.
 
     `update_and_fetch` raises, beyond what the base class says, RuntimeError for a step that is not declared and a
     layer served twice, ValueError for a count other than the declared one, for positions no newer than what their
-    sequence holds, and for positions other than the first layer's. With `gather`, where the tokens of each
-    sequence stand together, as many of each, it returns a batch if copying each one's cells together pays. One
-    sequence then comes in order of position and without the cells of others, fused where nothing of it is missing.
+    sequence holds, and for positions other than the first layer's. With `gather` each sequence is
+    read apart, in order of position: as a batch where the tokens of each stand together, as many of each, or by
+    `read_each`. Whatever a sequence holds, or was removed with, then changes its own output alone.
     """
 
     def __init__(self, config: CacheConfig) -> None:

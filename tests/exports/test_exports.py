@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from mlxcache import cli
+from mlxcache.history import load
 from tests import required
 from tests.history.result_trees import commit, document, row, write_benchmarks, write_document
 
@@ -177,6 +178,41 @@ def test_parquet_is_read_back_whole(results: Path, tmp_path: Path) -> None:
     step = back[(back["benchmark"] == "a.time_step") & (back["param_kv_dtype"] == "int4")]
     assert sorted(step["value"]) == pytest.approx([0.002, 0.004, 0.006])
     assert str(back["commit_date"].dtype).startswith("datetime64[")
+
+
+@pytest.mark.parametrize("name", ["all.csv", "all.csv.gz", "all.jsonl", "all.jsonl.gz"])
+def test_text_files_are_read_back_with_every_digit(results: Path, tmp_path: Path, name: str) -> None:
+    """pandas reads the same numbers, and as many rows, from CSV and from JSON lines, compressed or not."""
+    form = "csv" if ".csv" in name else "jsonl"
+    assert export(results, form, tmp_path / name) == 0
+    df = load(results)
+    back = (
+        pd.read_csv(tmp_path / name)
+        if form == "csv"
+        else pd.read_json(tmp_path / name, lines=True, precise_float=True)
+    )
+    assert list(back.columns) == list(df.columns)
+    for column in ("value", "ci_low", "n_samples", "series"):
+        assert back[column].astype(float).equals(df[column].astype(float))
+    assert back["benchmark"].tolist() == df["benchmark"].tolist()
+    assert pd.to_datetime(back["commit_date"]).tolist() == df["commit_date"].tolist()
+
+
+def test_parquet_is_typed(results: Path, tmp_path: Path) -> None:
+    """Texts stay ordered categories, and dates keep their zone."""
+    required.module("pyarrow")
+    assert export(results, "parquet", tmp_path / "table") == 0
+    back = pd.read_parquet(tmp_path / "table")
+    assert isinstance(back["param_kv_dtype"].dtype, pd.CategoricalDtype)
+    assert str(back["commit_date"].dtype) == "datetime64[ms, UTC]"
+
+
+def test_a_commit_has_no_meaning_for_a_format_with_all(results: Path, tmp_path: Path, capsys: Any) -> None:
+    """An option without effect is an error."""
+    arguments = ["export", "--results", str(results), "--format", "csv", "--out", str(tmp_path / "x.csv")]
+    assert cli.main([*arguments, "--commit", "HEAD"]) == 2
+    assert "--commit: csv has all commits" in capsys.readouterr().err
+    assert not (tmp_path / "x.csv").exists()
 
 
 def test_parquet_without_pyarrow_says_what_to_install(

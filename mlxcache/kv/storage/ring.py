@@ -22,6 +22,9 @@ from mlxcache.kv.storage.run import Run, cyclic
 # Tokens in steps of one count, one after the other, before a ring turns: more than a draft model decodes in a row.
 SETTLED = 16
 
+# No pool in line has a multiple of so many slots, for MLX on an NVIDIA GPU: `Pool`'s `sliced` says why.
+WHOLE_BLOCK = 256
+
 
 class Windowed(Protocol):
     """What the geometry asks of a layer's policy."""
@@ -59,6 +62,9 @@ class RingGeometry(NamedTuple):
         slots = (window + back) * 21 // 20 // unit * unit
         if slots < window + back:
             slots, unit = window + back, 1
+        if slots % WHOLE_BLOCK == 0:
+            fewer = slots - unit
+            slots, unit = (fewer, unit) if fewer % WHOLE_BLOCK and fewer >= window + back else (slots - 1, 1)
         return cls(window, most, back, kept, slots, unit)
 
     def block(self, count: int) -> int:
