@@ -200,6 +200,8 @@ def _row(root: Path, project: Project, number: int, plant: Plant) -> str:
     )
     lines = re.findall(r"^\|\s*\+\s.*$", theirs.stdout, re.MULTILINE)
     said = "; ".join(" ".join(line.split("|")[5].split()) for line in lines if line.count("|") > 5) or "nothing"
+    if "Failed to build the project and import" in theirs.stdout + theirs.stderr:
+        said = "could not import the suite"
     asv_took = time.monotonic() - began
     planted = f"{plant.target} +{plant.share:.0%}" if plant.share else "nothing"
     verdict = facts["verdict"] or facts["reason"]
