@@ -27,7 +27,7 @@ SITE := https://$(firstword $(subst /, ,$(GITHUB_REPOSITORY))).github.io/$(lastw
 endif
 endif
 
-.PHONY: help setup workflows results-tree compare confirm notify rehearse proof-small proof-large bench releases test lint site notebook pictures wheel detector-table model-table clean
+.PHONY: help setup workflows results-tree compare confirm notify rehearse proof-small proof-large bench releases test lint site notebook pictures wheel numbers detector-table model-table clean
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
@@ -105,9 +105,12 @@ notebook: $(READY) ## run the notebooks on results/ and keep their outputs
 	cd notebooks && ../$(BIN)/jupyter execute --inplace perf_history.ipynb any_project.ipynb
 
 pictures: site ## remake the screenshots in docs/images (needs Chromium and its driver)
-	$(BIN)/python tools/site_pictures.py site docs/images --view 's=4754a453e5,944b6c056b'
+	$(BIN)/python tools/site_pictures.py site docs/images --view 'b=decode.Decode.time_step;head_dim=64,128&x=param&of=context'
 
-detector-table: $(READY) ## remake docs/detector.md and .json (six minutes)
+numbers: $(READY) ## fill in the numbers of README and docs from results/
+	PYTHONPATH=. $(BIN)/python tools/fill_numbers.py
+
+detector-table: $(READY) ## remake docs/detector.md and .json (some minutes)
 	PYTHONPATH=. $(BIN)/python tools/detector_table.py
 
 model-table: $(READY) ## remake docs/models.md: mlx-lm's models that run on the caches (five minutes)

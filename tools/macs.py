@@ -163,9 +163,11 @@ PROGRAMS = ("sysctl", "ioreg", "pmset", "notifyutil", "system_profiler", "mdutil
 
 # Makes a Python here believe that it runs on that Mac: the platform's name, and the GPU that MLX sees.
 _SITE = '''"""Written by tools/macs.py: this process takes itself for one on a Mac."""
-import importlib.machinery, json, platform, sys
+import importlib.machinery, json, os, platform, sys
 
 mac = json.load(open({table!r}))
+# The load is this machine's, on which a rehearsal may have a busy neighbour.
+os.getloadavg = lambda: (0.21, 0.25, 0.24)
 platform.system = lambda: "Darwin"
 platform.machine = lambda: "arm64"
 # What a Python that was built with an older SDK says on macOS 26 (python/cpython#135675).

@@ -116,7 +116,8 @@ def chromium() -> Iterator[Any]:
     options.binary_location = binary
     for argument in (
         "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
-        "--window-size=1280,900", "--host-resolver-rules=MAP * ~NOTFOUND", "--disable-background-networking",
+        "--window-size=1280,900",
+        "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--disable-background-networking",
     ):  # fmt: skip
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import http.server
 import itertools
 import re
+import threading
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -424,3 +427,71 @@ def test_pages_pass_the_accessibility_checker(
         )
         told = [(rule["id"], [node["html"][:150] for node in rule["nodes"][:3]]) for rule in found["violations"]]
         assert told == [], page.name
+
+
+def test_two_commits_are_compared_with_a_link_to_keep(browser: Any, story: Path) -> None:
+    """Means, verdicts and a table for the two commits around the step; the address brings the same back."""
+    before, after = (f"{number:08x}" + "d" * 32 for number in (19, 20))
+    browser.open(story / "compare.html", f"#a={before}&b={after}")
+    assert browser.run("return Compare.rows().length") == 5
+    verdicts = browser.run("return Compare.rows().map(r => [r.series.benchmark, r.verdict])")
+    assert sorted(name for name, verdict in verdicts if verdict == "worse") == ["step.time_work", "step.time_work"]
+    assert "2 worse, 0 better" in browser.driver.find_element(By.ID, "sentence").text
+    browser.run("document.getElementById('only').click()")
+    rows = browser.driver.find_elements(By.CSS_SELECTOR, "#rows tbody tr")
+    assert len(rows) == 2
+    assert "size=10" in rows[0].text + rows[1].text
+    address = browser.run("return location.hash")
+    browser.open(story / "compare.html", address)
+    assert len(browser.driver.find_elements(By.CSS_SELECTOR, "#rows tbody tr")) == 2
+    browser.picture("compare")
+
+
+@pytest.mark.parametrize(
+    ("fragment", "said"), [("#a=nowhere&b=nothing", "is not here"), ("#am=ghost", "is not here"), ("#%%%", "")]
+)
+def test_a_comparison_of_what_is_not_there_says_so(browser: Any, story: Path, fragment: str, said: str) -> None:
+    """Unknown commits and machines are named, and something that is there is shown."""
+    browser.open(story / "compare.html", fragment)
+    assert said in browser.driver.find_element(By.ID, "told").text
+    assert browser.run("return Compare.rows().length") == 5
+
+
+def test_a_server_serves_what_the_disk_does(browser: Any, story: Path, tmp_path: Path) -> None:
+    """Over http the explorer draws, the comparison compares and the list of changes sorts."""
+    handler = partial(QuietHandler, directory=str(story))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            for page in ("explorer.html", "compare.html", "changes.html#sort=size"):
+                browser.driver.get(f"http://127.0.0.1:{server.server_port}/{page}")
+                browser.wait("document.body.dataset.ready === 'yes'")
+            assert len(browser.driver.find_elements(By.CSS_SELECTOR, ".change.flat")) == 4
+            asked = browser.requests()
+            assert asked
+            assert all(url.startswith(f"http://127.0.0.1:{server.server_port}/") for url in asked)
+        finally:
+            server.shutdown()
+
+
+class QuietHandler(http.server.SimpleHTTPRequestHandler):
+    """Serves a folder without a word."""
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing."""
+
+
+def test_without_a_script_all_but_the_explorer_reads(browser: Any, story: Path) -> None:
+    """The plots, the list of changes and the menu are there; controls that would do nothing are not."""
+    browser.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        for name in ("index.html", "changes.html", "explorer.html"):
+            browser.driver.get((story / name).as_uri())
+            assert browser.driver.find_element(By.CSS_SELECTOR, "nav a").is_displayed()
+            for control in browser.driver.find_elements(By.CSS_SELECTOR, "main button, main select, main input"):
+                assert not control.is_displayed(), name
+        browser.driver.get((story / "index.html").as_uri())
+        assert browser.driver.find_element(By.CSS_SELECTOR, "svg.plot").is_displayed()
+        assert browser.driver.find_elements(By.CSS_SELECTOR, "table.grid td a")
+    finally:
+        browser.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})

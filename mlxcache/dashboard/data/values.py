@@ -6,7 +6,8 @@ import gzip
 import hashlib
 import importlib.util
 import io
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -18,6 +19,8 @@ from mlxcache.reports.plain_text import clean
 CSV_PATH: Final = "values.csv.gz"
 PARQUET_PATH: Final = "values.parquet"
 _VERSION: Final = b"1"
+# More rows than this are in the Parquet file only: as text they would take longer than the rest of the site.
+MOST_CSV_ROWS: Final = 1_000_000
 
 # What the data page says of each column; the files have them in this order.
 COLUMNS: Final = {
@@ -47,21 +50,26 @@ def package_columns(facts: SiteFacts) -> list[str]:
 def write_values(out: Output, facts: SiteFacts) -> list[str]:
     """Write the files, unless they are there with the same content; returns their paths."""
     parquet = importlib.util.find_spec("pyarrow") is not None
-    paths = [CSV_PATH, *([PARQUET_PATH] if parquet else [])]
+    small = len(facts.df) <= MOST_CSV_ROWS
+    paths = [*([CSV_PATH] if small else []), *([PARQUET_PATH] if parquet else [])]
     key = _key(facts)
     if not out.keep_all(paths, key):
         table = _table(facts)
-        text = table.copy()
-        for name in text.columns:
-            if isinstance(text[name].dtype, pd.CategoricalDtype):
-                text[name] = text[name].cat.rename_categories([_safe(str(c)) for c in text[name].cat.categories])
-        content = text.to_csv(index=False, lineterminator="\n").encode("utf-8", "replace")
-        out.made(CSV_PATH, key, gzip.compress(content, 6, mtime=0))
+        if small:
+            out.made(CSV_PATH, key, gzip.compress(_as_csv(table), 6, mtime=0))
         if parquet:
             data = io.BytesIO()
             table.to_parquet(data, engine="pyarrow", index=False, compression="zstd")
             out.made(PARQUET_PATH, key, data.getvalue())
     return paths
+
+
+def _as_csv(table: pd.DataFrame) -> bytes:
+    text = table.copy()
+    for name in text.columns:
+        if isinstance(text[name].dtype, pd.CategoricalDtype):
+            text[name] = text[name].cat.rename_categories([_safe(str(c)) for c in text[name].cat.categories])
+    return bytes(text.to_csv(index=False, lineterminator="\n").encode("utf-8", "replace"))
 
 
 def _safe(text: str) -> str:
@@ -89,7 +97,7 @@ def _table(facts: SiteFacts) -> pd.DataFrame:
     table.insert(1, "params", _named_params(facts))
     for package in package_columns(facts):
         versions = {env: own.get(package, "") for env, own in facts.packages.items()}
-        table[package] = df["env"].astype("str").map(versions).fillna("").astype("category")
+        table[package] = _renamed(df["env"], versions)
     for name in table.columns:
         if isinstance(table[name].dtype, pd.CategoricalDtype):
             table[name] = table[name].cat.remove_unused_categories()
@@ -106,22 +114,31 @@ def _cleaned(categories: pd.Index) -> list[str]:
     return found
 
 
+def _renamed(column: pd.Series, names_of: Mapping[str, str]) -> pd.Series:
+    """A column of texts under other names; each text is looked at once, not each row."""
+    texts = column.astype("category")
+    names = [names_of.get(str(text), "") for text in texts.cat.categories]
+    every = list(dict.fromkeys(names))
+    place = np.array([*(every.index(text) for text in names), -1])
+    return pd.Series(_categories(place[texts.cat.codes.to_numpy(np.int64)], every), index=column.index)
+
+
+def _categories(codes: Any, texts: list[str]) -> Any:
+    return pd.Categorical.from_codes(codes, pd.Index(texts, dtype=object))
+
+
 def _named_params(facts: SiteFacts) -> pd.Series:
     """The column params with names."""
     df = facts.df
-    pairs = df[["benchmark", "params"]].drop_duplicates().astype("str")
-    names = {
-        (benchmark, params): facts.names.params(benchmark, params)
-        for benchmark, params in pairs.itertuples(index=False)
-    }
     benchmarks, params = df["benchmark"].astype("category"), df["params"].astype("category")
-    codes = benchmarks.cat.codes.to_numpy(np.int64) * (len(params.cat.categories) + 1) + params.cat.codes.to_numpy(
-        np.int64
-    )
-    unique, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
-    texts = (
-        [names[str(df["benchmark"].iloc[i]), str(df["params"].iloc[i])] for i in first.tolist()]
-        if len(unique)
-        else []
-    )
-    return pd.Series(pd.Categorical(np.array(texts, dtype=object)[inverse] if texts else []), index=df.index)
+    width = len(params.cat.categories) + 1
+    codes = benchmarks.cat.codes.to_numpy(np.int64) * width + params.cat.codes.to_numpy(np.int64)
+    unique, inverse = np.unique(codes, return_inverse=True)
+    texts = [
+        facts.names.params(str(benchmarks.cat.categories[code // width]), str(params.cat.categories[code % width]))
+        for code in unique.tolist()
+    ]
+    every = list(dict.fromkeys(texts))
+    place = {text: i for i, text in enumerate(every)}
+    where = np.array([place[text] for text in texts], dtype=np.int64)
+    return pd.Series(_categories(where[inverse] if len(where) else inverse, every), index=df.index)

@@ -21,6 +21,8 @@ _LEFT: Final = 62.0
 _RIGHT: Final = 14.0
 _TOP: Final = 26.0
 _BOTTOM: Final = 44.0
+_TINY: Final = 1e-12
+_HUGE: Final = 1e15
 _MANY: Final = 400  # points of a trace from which they are dots without words
 # Drawn around 0, 0: a series is told by its shape as well as by its colour.
 _PATHS: Final = (
@@ -134,6 +136,9 @@ class _Drawing:
     def __init__(self, chart: Chart) -> None:
         self.chart = chart
         self._log_y = chart.y_scale == "log" and all(p.y > 0 for t in chart.traces for p in t.points)
+        sizes = [p.y for t in chart.traces for p in t.points if math.isfinite(p.y)]
+        # Beyond what logarithms of neighbours can hold a linear axis is drawn.
+        self._log_y = self._log_y and bool(sizes) and min(sizes) > _TINY and max(sizes) < _HUGE
         self.low, self.high = self._heights()
         every = [p.x for t in chart.traces for p in t.points] or [0.0]
         left, right = chart.x_range or (min(every), max(every))

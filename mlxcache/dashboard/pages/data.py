@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from mlxcache.dashboard.data import feed
 from mlxcache.dashboard.data.facts import SiteFacts
-from mlxcache.dashboard.data.values import COLUMNS, package_columns, write_values
+from mlxcache.dashboard.data.values import COLUMNS, MOST_CSV_ROWS, PARQUET_PATH, package_columns, write_values
 from mlxcache.dashboard.writing.page import Page, Site, always
 from mlxcache.dashboard.writing.tables import Cell, Table, number
 from mlxcache.reports.plain_text import short
@@ -25,6 +25,8 @@ def _write(site: Site, facts: SiteFacts) -> None:
         has_series=bool(len(facts.store)),
         values=files,
         n_values=len(facts.df),
+        most_csv=MOST_CSV_ROWS if len(facts.df) > MOST_CSV_ROWS else 0,
+        no_parquet=len(facts.df) > 0 and PARQUET_PATH not in files,
         columns={**COLUMNS, **dict.fromkeys(package_columns(facts), "its version")},
         problems=problems,
         failed=failed,

@@ -19,6 +19,7 @@ from mlxcache.dashboard.drawings.sparkline import sparkline
 from mlxcache.dashboard.writing.links import explorer_link
 from mlxcache.dashboard.writing.page import Page, Site, always
 from mlxcache.reports.events import Event, left_standing, size, standing
+from mlxcache.reports.plain_text import short
 from mlxcache.reports.units import format_change
 
 _MOST_GROUPS: Final = 12
@@ -131,18 +132,28 @@ def _cells(facts: SiteFacts, found: Grid) -> list[dict[str, Any]]:
             if square is None:
                 cells.append(None)
                 continue
-            step = heat_step(square.z)
+            step, worse, up = heat_step(square.z), square.worse, square.z > 0
+            if event is not None:  # a few of many series moved: the median does not show it
+                step, worse, up = max(step, 2), event.is_regression, float(event.lead["magnitude"]) > 0
             cells.append(
                 {
-                    "heat": f"heat-{'up' if square.worse else 'down'}-{step}" if step else "heat-0",
-                    "sign": ("▲" if square.z > 0 else "▼") if step else "",
+                    "heat": f"heat-{'up' if worse else 'down'}-{step}" if step else "heat-0",
+                    "sign": ("▲" if up else "▼") if step else "",
                     "words": f"{format_change(square.change)}, {abs(square.z):.1f} x noise, at "
                     f"{facts.commits[commit].name[:8]}, {plural(square.n, 'series', 'series')}",
                     "link": f"{event.address}.html" if event else commit_page(facts.commits[commit].name),
                     "event": event is not None,
                 }
             )
-        rows.append({"benchmark": benchmark, "cells": cells, "link": explorer_link(facts, benchmark)})
+        limit = min(110, 66 + 4 * max(0, 20 - len(found.commits)))
+        rows.append(
+            {
+                "benchmark": benchmark,
+                "name": short(benchmark, limit),
+                "cells": cells,
+                "link": explorer_link(facts, benchmark),
+            }
+        )
     return rows
 
 

@@ -378,7 +378,7 @@
     const say = (line, key) => {
       const value = valueOf(line, key);
       if (value === undefined) return "";
-      return key === "benchmark" ? value : key === "machine" || key === "env" ? words(key, value) : `${key}=${value}`;
+      return key === "benchmark" ? value : key === "machine" || key === "env" ? words(key, value) : `${key}=${Data.shorten(String(value), 40)}`;
     };
     const dashKey = varying.includes(view.dash) ? view.dash : view.dash ? "" : varying.length > 1 ? varying.filter((key) => key !== "benchmark").find((key) => new Set(own.map((line) => valueOf(line, key))).size === 2 && key !== view.colour) || "" : "";
     const colourKeys = varying.includes(view.colour) ? [view.colour] : varying.filter((key) => key !== dashKey);

@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtr, stdtrit
 
-from mlxcache.history.comparing.paired import MIN_PAIRS, paired_change
+from mlxcache.history.comparing.paired import MIN_PAIRS, paired_change, paired_difference
 from mlxcache.history.comparing.verdicts import Estimate, Limits, adjusted_p_values, further_rounds, verdict_of
 from mlxcache.history.loading.direction import higher_is_better
 from mlxcache.history.loading.history import History
@@ -37,6 +37,7 @@ from mlxcache.history.loading.series_table import (
     series_keys,
 )
 from mlxcache.history.statistics.control import divide_best
+from mlxcache.history.statistics.effect import Effect, Scale, Shift, on_scale
 from mlxcache.history.statistics.noise import FloatArray, short_term_sigma
 
 # What two runs of one commit differ by where no history tells (standard deviation).
@@ -82,6 +83,8 @@ class _Row:
     rounds: int
     control: str
     note: str
+    # What limits are held against where there is no relative change: shares of the larger magnitude.
+    shares: tuple[float, float, float] | None = None
 
 
 def compare(
@@ -266,10 +269,9 @@ def _within_run(table: pd.DataFrame, base: str, head: str) -> dict[int, float]:
 
 def _stored(task: Task, at_base: int, at_head: int, within: float) -> _Row:
     values = task.values
-    positive = bool((values > 0).all())
-    x: FloatArray = np.log(values) if positive else values / (abs(float(values[at_base])) or 1.0)
+    x, scale = on_scale(values)
     control = ""
-    if positive:
+    if scale.logs:
         usable = [c for c in task.controls if np.isfinite(c.x[[at_base, at_head]]).all()]
         x, control = divide_best(x, usable)
     known = len(x) >= _ENOUGH_HISTORY
@@ -278,19 +280,29 @@ def _stored(task: Task, at_base: int, at_head: int, within: float) -> _Row:
     freedom = float(min(len(x) - 2, 30)) if known else 30.0
     shift = float(x[at_head] - x[at_base])
     margin = float(stdtrit(freedom, 0.975)) * error
-    scale = math.expm1 if positive else float
+    value_base, value_head = float(values[at_base]), float(values[at_head])
+    effect = scale.effect(Shift(shift, shift - margin, shift + margin), value_base)
     return _Row(
         key=task.key,
-        value_base=float(values[at_base]),
-        value_head=float(values[at_head]),
-        change=scale(shift),
-        low=scale(shift - margin),
-        high=scale(shift + margin),
+        value_base=value_base,
+        value_head=value_head,
+        change=effect.relative,
+        low=effect.relative_low,
+        high=effect.relative_high,
         p_value=2.0 * float(stdtr(freedom, -abs(shift) / error)),
         rounds=1,
         control=control,
         note="" if known else f"{len(x)} commits measured: assumed that runs differ by {_RUN_TO_RUN:.0%}",
+        shares=_shares(effect, value_base, value_head),
     )
+
+
+def _shares(effect: Effect, base: float, head: float) -> tuple[float, float, float] | None:
+    """The change and its interval as shares of the larger magnitude, where no relative change is there."""
+    if all(map(math.isfinite, (effect.relative, effect.relative_low, effect.relative_high))):
+        return None
+    larger = max(abs(base), abs(head)) or 1.0
+    return effect.difference / larger, effect.difference_low / larger, effect.difference_high / larger
 
 
 def _paired(key: Key, wide: pd.DataFrame, controls: Mapping[Key, pd.DataFrame]) -> _Row:
@@ -306,7 +318,7 @@ def _paired(key: Key, wide: pd.DataFrame, controls: Mapping[Key, pd.DataFrame]) 
     if min(float(base.min()), float(head.min())) <= 0:
         if bool((base == base[0]).all()) and bool((head == base[0]).all()):
             return _Row(key, value_base, value_head, 0.0, 0.0, 0.0, 1.0, len(base), "", "the value never moved")
-        return undecided("values at or below zero have no ratio", 0.0)
+        return _paired_differences(key, base, head)
     aligned = {c.benchmark: frame.reindex(wide.index) for c, frame in controls.items()}
     usable = {name: frame for name, frame in aligned.items() if bool((frame > 0).to_numpy().all())}
     result = paired_change(
@@ -327,6 +339,19 @@ def _paired(key: Key, wide: pd.DataFrame, controls: Mapping[Key, pd.DataFrame]) 
         name,
         "",
     )
+
+
+def _paired_differences(key: Key, base: FloatArray, head: FloatArray) -> _Row:
+    """Rounds with values at or below zero, which have no ratio: the pairs' differences are judged."""
+    before, after = float(np.median(base)), float(np.median(head))
+    both = np.abs(np.concatenate([base, head]))
+    scale = Scale(False, float(both.max()) or 1.0)
+    shift, p_value = paired_difference(base / scale.unit, head / scale.unit)
+    effect = scale.effect(shift, before)
+    shares = _shares(effect, before, after)
+    changes = (effect.relative, effect.relative_low, effect.relative_high)
+    note = "values at or below zero: judged by differences"
+    return _Row(key, before, after, *changes, p_value, len(base), "", note, shares)
 
 
 def _without_controls(rows: list[_Row], is_control: ControlTest) -> tuple[list[_Row], list[str]]:
@@ -358,8 +383,9 @@ def _finish(
         if better is None:
             entry = facts.get(row.key.benchmark)
             better = higher_is_better(row.key.unit, getattr(entry, "facts", None))
-        low, high = (-row.high, -row.low) if better else (row.low, row.high)
-        estimate = Estimate(-row.change if better else row.change, low, high, row.p_value, row.rounds)
+        change, low, high = row.shares or (row.change, row.low, row.high)
+        change, low, high = (-change, -high, -low) if better else (change, low, high)
+        estimate = Estimate(change, low, high, row.p_value, row.rounds)
         verdict = verdict_of(estimate, adjusted_p, limits)
         significant = adjusted_p <= limits.false_share
         direction = "improvement" if estimate.worse < 0 else "regression"
@@ -377,7 +403,7 @@ def _finish(
                 "p_value": row.p_value,
                 "adjusted_p": adjusted_p,
                 "significant": significant,
-                "relevant": abs(row.change) >= limits.relevant,
+                "relevant": abs(estimate.worse) >= limits.relevant,
                 "verdict": str(verdict),
                 "rounds": row.rounds,
                 "further_rounds": further_rounds(estimate, limits) if verdict == "inconclusive" else 0,
@@ -404,6 +430,11 @@ def _open_regressions(changes: pd.DataFrame | None) -> dict[Key, str]:
     for row in still.to_dict("records"):
         key = Key(*(str(row[name]) for name in KEY_COLUMNS))
         sure = f"{row['state']}, confidence {row['confidence']:.2f}"
-        text = f"{row['magnitude']:+.1%} since {row['after'][:8]} ({sure})"
+        much = (
+            f"{row['magnitude']:+.1%}"
+            if math.isfinite(row["magnitude"])
+            else f"{row['difference']:+.3g} {key.unit}"
+        )
+        text = f"{much} since {row['after'][:8]} ({sure})"
         found[key] = "; ".join(filter(None, [found.get(key, ""), text]))
     return found
