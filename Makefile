@@ -27,7 +27,7 @@ SITE := https://$(firstword $(subst /, ,$(GITHUB_REPOSITORY))).github.io/$(lastw
 endif
 endif
 
-.PHONY: help setup workflows results-tree compare confirm notify rehearse proof-small proof-large bench releases test lint site notebook pictures wheel numbers detector-table model-table clean
+.PHONY: help setup workflows results-tree compare confirm notify rehearse proof-small proof-large bench releases test lint site notebook pictures wheel numbers detector-table model-table clean counts
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
