@@ -110,7 +110,7 @@ pictures: site ## remake the screenshots in docs/images (needs Chromium and its 
 numbers: $(READY) ## fill in the numbers of README and docs from results/
 	PYTHONPATH=. $(BIN)/python tools/fill_numbers.py
 
-detector-table: $(READY) ## remake docs/detector.md and .json (six minutes)
+detector-table: $(READY) ## remake docs/detector.md and .json (some minutes)
 	PYTHONPATH=. $(BIN)/python tools/detector_table.py
 
 model-table: $(READY) ## remake docs/models.md: mlx-lm's models that run on the caches (five minutes)

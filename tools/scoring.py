@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tools.labelled import LabelledSeries
+from tools.planted import Planted
 
 # A detection is a hit if it lies within so many commits of a true step of the same sign.
 HIT_WITHIN = 2
+# Detections and steps below it are counted for nobody and against nobody.
+LEAST = 0.025
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,43 @@ def score_series(series: LabelledSeries, detections: Sequence[Detection]) -> Sco
         score.quiet_alarms = len(free)
         score.quiet_points = len(series)
     return score
+
+
+def score_planted(series: Planted, detections: Sequence[Detection]) -> Score:
+    """One planted series' counts: as `score_series`, but what is too small and what is open is left out."""
+    found = [d for d in detections if abs(math.expm1(d.shift)) >= LEAST - 1e-12]
+    asked = [step for step in series.steps if abs(step.size) >= LEAST]
+    pairs = sorted(
+        (abs(d.index - step.index), j, k)
+        for j, step in enumerate(asked)
+        for k, d in enumerate(found)
+        if abs(d.index - step.index) <= HIT_WITHIN and (d.shift > 0) == (step.size > 0)
+    )
+    hit: dict[int, int] = {}
+    for _, j, k in pairs:
+        if j not in hit and k not in hit.values():
+            hit[j] = k
+    excused = [
+        *((step.index, step.size > 0, HIT_WITHIN) for step in series.steps if step not in asked),
+        *((place.index, place.sign > 0, place.reach) for place in series.open),
+    ]
+    false = [
+        d
+        for k, d in enumerate(found)
+        if k not in hit.values()
+        and not any(abs(d.index - i) <= reach and (d.shift > 0) == up for i, up, reach in excused)
+    ]
+    score = Score(len(hit), len(asked) - len(hit), len(false))
+    score.by_size[series.size] += len(asked)
+    score.found_by_size[series.size] += len(hit)
+    if not series.steps:
+        score.quiet_alarms, score.quiet_points = len(false), len(series)
+    return score
+
+
+def is_hit(series: Planted, index: int, shift: float) -> bool:
+    """Whether a step of that sign is near."""
+    return any(abs(step.index - index) <= HIT_WITHIN and (step.size > 0) == (shift > 0) for step in series.steps)
 
 
 def add_scores(a: Score, b: Score) -> Score:

@@ -15,12 +15,11 @@ from mlxcache.reports.text import (
     as_json,
     before_after,
     cut,
-    interval,
     label,
     records,
     text_table,
 )
-from mlxcache.reports.units import format_change
+from mlxcache.reports.units import change_of, interval_of
 
 _HEADER = (
     "benchmark",
@@ -127,8 +126,8 @@ def _cells(row: Mapping[Any, Any], remarks: Sequence[str], envs: bool, *, markdo
         state = f"{state_word(state, row['direction'])} at {row['recovered_at'][:8]}"
     return [
         name,
-        f"{arrow} {format_change(row['magnitude'])}",
-        interval(row["magnitude_low"], row["magnitude_high"]),
+        f"{arrow} {change_of(row)}",
+        interval_of(row),
         before_after(row, "value_before", "value_after"),
         commits,
         state,

@@ -18,8 +18,8 @@ import pandas as pd
 
 from mlxcache.reports.events import change_word
 from mlxcache.reports.markdown import block, clipped, code, one_line, plain, table
-from mlxcache.reports.text import before_after, interval, label
-from mlxcache.reports.units import format_change
+from mlxcache.reports.text import before_after, label
+from mlxcache.reports.units import change_of, interval_of
 
 _MARK: Final = re.compile(r"<!-- mlxcache change (\{[^<>]*\}) -->")
 # Measured commits by which a change may move and still be the same one.
@@ -126,14 +126,14 @@ def _text(after: str, rows: pd.DataFrame, page: str) -> tuple[str, str]:
     # A title is plain text: nothing in it is markup, but a mention would still call somebody.
     name = clipped(one_line(label(first)), 90).replace("@", "@\N{ZERO WIDTH NON-JOINER}")
     word = change_word(str(first["unit"]), "regression").capitalize()
-    title = f"{word} since {after[:10]}: {name} {format_change(first['magnitude'])}{more}"
+    title = f"{word} since {after[:10]}: {name} {change_of(first)}{more}"
     span = int(first["range_commits"])
     where = f"between {code(first['before'][:10])} and {code(after[:10])}" + (f", {span} commits" * (span > 1))
     cells = [
         [
             code(clipped(label(row), 120)),
-            format_change(row["magnitude"]),
-            interval(row["magnitude_low"], row["magnitude_high"]),
+            change_of(row),
+            interval_of(row),
             plain(before_after(row, "value_before", "value_after").replace("->", "→")),
             code(clipped(str(row["machine"]), 60)),
         ]

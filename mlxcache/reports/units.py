@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 _SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _BYTES = ((2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
@@ -35,3 +37,20 @@ def format_change(change: float) -> str:
     if change >= 1.0:
         return f"x{1.0 + change:.3g}"
     return f"{100.0 * change:+.1f} %"
+
+
+def change_of(row: Mapping[Any, Any]) -> str:
+    """How much a row of `change_points` changed: relatively, or in its unit where there is no per cent."""
+    if math.isfinite(row["magnitude"]) or "difference" not in row:
+        return format_change(float(row["magnitude"]))
+    text = format_value(float(row["difference"]), str(row["unit"]))
+    return text if text.startswith("-") else f"+{text}"
+
+
+def interval_of(row: Mapping[Any, Any]) -> str:
+    """The 95 % interval of `change_of`, said alike."""
+    if math.isfinite(row["magnitude"]) or "difference" not in row:
+        ends = [float(row["magnitude_low"]), float(row["magnitude_high"])]
+        return " to ".join(map(format_change, ends)) if all(map(math.isfinite, ends)) else "open"
+    ends = [float(row["difference_low"]), float(row["difference_high"])]
+    return " to ".join(format_value(end, str(row["unit"])) for end in ends)

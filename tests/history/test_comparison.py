@@ -111,7 +111,7 @@ def test_counters_that_never_moved_are_settled() -> None:
     assert row["verdict"] == "no regression"
     mixed = rounds.assign(value=rounds["side"].eq("head").astype(float))
     (row,) = compare_rounds(mixed).to_dict("records")
-    assert (row["verdict"], row["note"]) == ("inconclusive", "values at or below zero have no ratio")
+    assert (row["verdict"], row["note"]) == ("regression", "values at or below zero: judged by differences")
 
 
 def test_stored_results_are_judged_by_how_much_runs_differ() -> None:

@@ -12,7 +12,7 @@ from mlxcache.history.repository.commits import Commit
 from mlxcache.reports.events import Event
 from mlxcache.reports.plain_text import clean, short
 from mlxcache.reports.text import as_json, label
-from mlxcache.reports.units import format_change, format_value
+from mlxcache.reports.units import change_of, format_value
 from mlxcache.support.names import digest
 
 _ATOM: Final = "http://www.w3.org/2005/Atom"
@@ -24,7 +24,7 @@ JSON_PATH: Final = "changes.json"
 def headline(event: Event) -> str:
     """One line: what, which way, how much."""
     more = f" and {len(event.rows) - 1} more" if len(event.rows) > 1 else ""
-    return f"{short(event.benchmark)} is {event.word}: {format_change(float(event.lead['magnitude']))}{more}"
+    return f"{short(event.benchmark)} is {event.word}: {change_of(event.lead)}{more}"
 
 
 def as_feed(events: list[Event], title: str, address: str, commits: Mapping[str, Commit]) -> bytes:

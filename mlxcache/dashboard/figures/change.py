@@ -23,7 +23,7 @@ from matplotlib.ticker import FuncFormatter
 from mlxcache.dashboard.figures.style import PLAIN, Palette, Theme, blank, palette, style
 from mlxcache.reports.events import state_word
 from mlxcache.reports.plain_text import cut
-from mlxcache.reports.units import format_change, format_value
+from mlxcache.reports.units import change_of, format_value, interval_of
 
 _LINE: Final = 105  # characters that fit the title
 
@@ -142,14 +142,14 @@ def _draw_levels(axes: Axes, row: Mapping[str, Any], history: pd.DataFrame, colo
             bbox={"facecolor": colours.background, "alpha": 0.75, "pad": 1, "lw": 0},
         )
     # The 95 % interval of the change, seen from the old level.
-    low, high = (row["value_before"] * (1.0 + row[name]) for name in ("magnitude_low", "magnitude_high"))
+    low, high = (row["value_before"] + row[name] for name in ("difference_low", "difference_high"))
     axes.fill_between([after, max(stop, after + 0.5)], low, high, color=colour, alpha=0.18, lw=0, zorder=1)
     axes.axvspan(before, after, color=colour, alpha=0.15, lw=0, zorder=0)
     axes.axvline(after, color=colour, lw=1.2, ls="--", zorder=2)
     larger = row["magnitude"] > 0
     axes.plot([after], [row["value_after"]], "^" if larger else "v", ms=10, color=colour, zorder=6)
     axes.annotate(
-        f"{row['direction']} {format_change(row['magnitude'])}\n{row['before'][:8]} .. {row['after'][:8]}",
+        f"{row['direction']} {change_of(row)}\n{row['before'][:8]} .. {row['after'][:8]}",
         (after, axes.get_ylim()[1]),
         xytext=(6, -4),
         textcoords="offset points",
@@ -163,7 +163,7 @@ def _draw_levels(axes: Axes, row: Mapping[str, Any], history: pd.DataFrame, colo
 
 def _title(row: Mapping[str, Any]) -> str:
     params = f"({row['params']})" if row["params"] else ""
-    interval = f"{format_change(row['magnitude_low'])} to {format_change(row['magnitude_high'])}"
+    interval = interval_of(row)
     state = state_word(str(row["state"]), str(row["direction"]))
     state += " (confirmed)" if row["state"] == "recovered" and row["confirmed"] else ""
     where = cut(f"{row['machine']}, {row['env']}", _LINE)

@@ -22,7 +22,7 @@ from mlxcache.history.statistics.noise import short_term_sigma
 from mlxcache.reports.events import Event, size, standing, state_word
 from mlxcache.reports.plain_text import short
 from mlxcache.reports.text import interval
-from mlxcache.reports.units import format_change
+from mlxcache.reports.units import change_of
 
 _MOST_SETS: Final = 8
 _MOST_OTHERS: Final = 30
@@ -138,7 +138,7 @@ def amount_cell(row: Mapping[str, Any]) -> Cell:
     """How much a row moved, with its sign and whether that is worse."""
     sign = "▲" if float(row["magnitude"]) > 0 else "▼"
     return number(
-        f"{sign} {format_change(float(row['magnitude']))}",
+        f"{sign} {change_of(row)}",
         float(row["magnitude"]),
         "worse" if row["direction"] == "regression" else "better",
     )

@@ -9,8 +9,7 @@ from mlxcache.dashboard.writing.render import confidence
 from mlxcache.reports.events import Event
 from mlxcache.reports.markdown import code, plain, table
 from mlxcache.reports.plain_text import clean, cut, short
-from mlxcache.reports.text import interval
-from mlxcache.reports.units import format_change
+from mlxcache.reports.units import change_of, interval_of
 
 _MOST_ROWS = 20
 _MOST_COMMITS = 20
@@ -20,8 +19,7 @@ def issue_text(event: Event, commits: list[RangeCommit], n_commits: int, page: s
     """Markdown: what moved, by how much, where to look."""
     sign = "▲" if float(event.lead["magnitude"]) > 0 else "▼"
     lines = [
-        f"### {code(short(clean(event.benchmark)))} is {event.word}: {sign} "
-        f"{format_change(float(event.lead['magnitude']))}",
+        f"### {code(short(clean(event.benchmark)))} is {event.word}: {sign} {change_of(event.lead)}",
         "",
         f"Between {code(event.before[:10])} and {code(event.after[:10])}; {event.state_word}, "
         f"confidence {confidence(event.confidence)}.",
@@ -34,8 +32,8 @@ def issue_text(event: Event, commits: list[RangeCommit], n_commits: int, page: s
                     clean(f"{row['benchmark']} {names.params(str(row['benchmark']), str(row['params']))}".strip())
                 )
             ),
-            format_change(float(row["magnitude"])),
-            interval(float(row["magnitude_low"]), float(row["magnitude_high"])),
+            change_of(row),
+            interval_of(row),
             " -> ".join(
                 value_text(float(row[name]), str(row["unit"])) for name in ("value_before", "value_after")
             ),

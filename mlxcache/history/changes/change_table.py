@@ -10,31 +10,30 @@ beside it; this module names the commits and says what became of each change.
 
 from __future__ import annotations
 
+import math
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, ClassVar, Final
 
 import numpy as np
 import pandas as pd
 
-from mlxcache.history.changes import screening
+from mlxcache.history.changes import judging
 from mlxcache.history.changes.aftermath import (
     apply_confirmations,
+    machine_events,
     note_common_moves,
     range_commits,
     without_documentation,
 )
-from mlxcache.history.changes.certificate_store import CertificateStore
 from mlxcache.history.changes.confirmations import Confirmation
-from mlxcache.history.changes.judging import Judged, judge_all
+from mlxcache.history.changes.judging import Judged, judge_all, judge_counts
 from mlxcache.history.changes.segments import Change, Method
 from mlxcache.history.loading.by_series import in_order_of
 from mlxcache.history.loading.direction import direction_of, higher_is_better
 from mlxcache.history.loading.history import History
-from mlxcache.history.loading.parse_cache import default_folder
 from mlxcache.history.loading.series_table import (
     KEY_COLUMNS,
     Controls,
@@ -49,16 +48,23 @@ from mlxcache.history.loading.series_table import (
     median_controls,
     tasks_of,
 )
+from mlxcache.history.statistics.counted import is_count
+from mlxcache.history.statistics.effect import Effect
 
 COLUMNS: Final = (
     "series",
     *KEY_COLUMNS,
+    "kind",
     "before",
     "after",
     "direction",
     "magnitude",
     "magnitude_low",
     "magnitude_high",
+    "difference",
+    "difference_low",
+    "difference_high",
+    "size",
     "confidence",
     "state",
     "confirmed",
@@ -85,7 +91,8 @@ class SetAside:
     """Changes that are not listed, as frames of the same columns.
 
     refuted: a rerun measured no such change. documentation: nothing but documentation changed in the range,
-    and that left too little confidence. machine: the control made the same move, or is itself what moved.
+    and that left too little confidence. machine: the control made the same move, or is itself what moved; and one
+    row for each move that all benchmarks of a machine made at once.
     """
 
     refuted: pd.DataFrame
@@ -140,8 +147,7 @@ def change_points(
         confirmations: what reruns said, from `read_confirmations`.
         jobs: processes to use; None uses one a core for large tables, at most four. Those that help with the
             history already go on helping.
-        cache: keep what is known of quiet series in the default folder (True, see
-            `parse_cache.default_folder`), in this folder, or not at all (False). The outcome is the same.
+        cache: has no effect: all series are judged anew, which takes seconds. Scripts may still say it.
         show_progress: None shows it where stderr is a terminal.
 
     Returns:
@@ -149,11 +155,15 @@ def change_points(
 
         series             the table's number, or one given here by the key columns
         machine, env, benchmark, params, version, unit
+        kind               "step", or "drift": it went on for a while, and no single commit is to blame
         before, after      the last commit with the old level and the first with the new one, as measured;
-                           unmeasured commits between them may hold the change too
+                           unmeasured commits between them may hold the change too. Of a drift: from where to where
         direction          "regression" or "improvement"
-        magnitude          relative change of the value; 0.05: 5 % more
+        magnitude          relative change of the value; 0.05: 5 % more. infinite where there is none, as from zero
         magnitude_low, magnitude_high   its 95 % interval
+        difference         what it changed by, in `unit`
+        difference_low, difference_high   its 95 % interval
+        size               what thresholds ask for: the difference by the smaller of both magnitudes
         confidence         probability that a change lies within two commits, see docs/detector.md
         state              "candidate", "confirmed" by a rerun, or "recovered": a later change took it back
         confirmed          whether a rerun confirmed it; a recovered one may be confirmed as well
@@ -164,7 +174,7 @@ def change_points(
         before_index, after_index    `commit_index` of before and after
         search_before, search_after  commits between which it lies almost surely; what a rerun measures
         range_commits      commits in the range, unmeasured ones included; 0 if that is unknown
-        p_value            of the significance test
+        p_value            of the significance test, given that the place was looked for
         control            what the values were divided by, or ""
         note               what else a reader must know, or ""
 
@@ -177,7 +187,7 @@ def change_points(
     whole = History.of(history)
     df = whole.frame
     with whole.workers(jobs) as at_hand:
-        at_hand.prepare(screening.__name__)  # which takes as long as laying the table out
+        at_hand.prepare(judging.__name__)  # which takes as long as laying the table out
         known = {"series", "commit_index"} <= set(df.columns)
         table = df if known else measured(df, also=("status",))
         by_number = whole.layout if known else lay_out(table)
@@ -194,17 +204,18 @@ def change_points(
         asked = {confirmation.key()[1:] for confirmation in reruns}
         tasks: list[Task] = []
         again: list[Task] = []
+        counts: list[Task] = []
         for task in tasks_of(values, keys, controls):
+            if is_count(task.key.unit):
+                counts.append(task)
+                continue
             # What was worth a rerun may be below the threshold of a page without one.
             (again if (*task.key[1:5],) in asked else tasks).append(task)
-        folder = default_folder() if cache is True else cache
-        store = CertificateStore(Path(folder)) if folder is not False else None
         found = [
-            *judge_all(tasks, chosen, at_hand, show_progress=show_progress, certificates=store),
-            *judge_all(again, chosen.for_rerun(), at_hand, show_progress=show_progress, certificates=store),
+            *judge_counts(counts, chosen.min_change),
+            *judge_all(tasks, chosen, at_hand, show_progress=show_progress),
+            *judge_all(again, chosen.for_rerun(), at_hand, show_progress=show_progress),
         ]
-        if store is not None:
-            store.save()
     facts = whole.benchmarks
     rows: list[dict[str, Any]] = []
     machine_rows: list[dict[str, Any]] = []
@@ -229,14 +240,23 @@ def change_points(
     changes = note_common_moves(changes, places)
     changes, documentation = without_documentation(changes, repo, chosen.min_confidence)
     changes, refuted = apply_confirmations(changes, reruns, df)
-    unsure = (changes["confidence"] < chosen.min_confidence) | (
-        changes["magnitude"].abs() < chosen.min_change - 1e-9
-    )
+    # A count's own threshold was applied to the value that began the level.
+    small = (changes["size"] < chosen.min_change - 1e-9) & ~changes["unit"].map(is_count).astype(bool)
+    unsure = (changes["confidence"] < chosen.min_confidence) | small
     changes = changes[~unsure | changes["confirmed"]]
+    named = {(key.machine, key.env, key.benchmark) for key in keys.values()}
+    per_place = Counter(name[:2] for name in named if not is_control_benchmark(name[2]))
+    changes, events = machine_events(changes, per_place)
     order = ["after_index", "confidence", "series"]
     listed = ChangesFrame(changes.sort_values(order, ascending=[False, False, True], ignore_index=True))
-    listed.set_aside = SetAside(refuted, documentation, _frame(machine_rows))
+    listed.set_aside = SetAside(refuted, documentation, _with_events(machine_rows, events))
     return listed
+
+
+def _with_events(machine_rows: list[dict[str, Any]], events: pd.DataFrame) -> pd.DataFrame:
+    own = _frame(machine_rows)
+    parts = [part for part in (own, events) if len(part)]
+    return pd.concat(parts, ignore_index=True) if parts else own
 
 
 def _facts_of(benchmarks: Mapping[str, Any], name: str) -> Mapping[str, object] | None:
@@ -259,40 +279,56 @@ def _rows_of(
     searches = result.searches if not machine else [(c.index - 1, c.index) for c in changes]
     rows = []
     for change, search in zip(changes, searches, strict=True):
-        shift, low, high = change.effect.relative()
         recovery = _recovery(change, changes)
-        old, new = task.values[change.start : change.index], task.values[change.index : change.stop]
+        began = change.index - 1 if change.since is None else change.since
+        old, new = task.values[change.start : began + 1], task.values[change.index : change.stop]
+        value_before = float(np.median(old))
+        effect = result.scale.effect(change.effect, value_before)
         rows.append(
             {
                 "series": task.number,
                 **key._asdict(),
-                "before": names[commits[change.index - 1]],
+                "kind": "step" if change.since is None else "drift",
+                "before": names[commits[began]],
                 "after": names[commits[change.index]],
-                "direction": direction_of(shift, better),
-                "magnitude": shift,
-                "magnitude_low": low,
-                "magnitude_high": high,
+                "direction": direction_of(change.effect.shift, better),
+                "magnitude": effect.relative,
+                "magnitude_low": effect.relative_low,
+                "magnitude_high": effect.relative_high,
+                "difference": effect.difference,
+                "difference_low": effect.difference_low,
+                "difference_high": effect.difference_high,
+                "size": change.size,
                 "confidence": change.confidence,
                 "state": "recovered" if recovery is not None else "candidate",
                 "confirmed": False,
                 "recovered_at": names[commits[recovery]] if recovery is not None else "",
-                "value_before": float(np.median(old)),
+                "value_before": value_before,
                 "value_after": float(np.median(new)),
                 "n_before": len(old),
                 "n_after": len(new),
                 "segment_start": names[commits[change.start]],
                 "segment_end": names[commits[change.stop - 1]],
-                "before_index": commits[change.index - 1],
+                "before_index": commits[began],
                 "after_index": commits[change.index],
                 "search_before": names[commits[search[0]]],
                 "search_after": names[commits[search[1]]],
                 "range_commits": 0,
                 "p_value": change.p_value,
                 "control": result.control,
-                "note": "",
+                "note": _drift_note(change, began, effect),
             }
         )
     return rows
+
+
+def _drift_note(change: Change, began: int, effect: Effect) -> str:
+    """The rate of a drift and its range; "" for a step."""
+    if change.since is None:
+        return ""
+    n = change.index - began
+    rate = f" ({effect.relative / n:+.2%} a commit)" if math.isfinite(effect.relative) else ""
+    return f"a drift over {n} measured commits{rate}: no single commit is to blame"
 
 
 def _recovery(change: Change, changes: Sequence[Change]) -> int | None:
@@ -316,6 +352,10 @@ def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
             "magnitude",
             "magnitude_low",
             "magnitude_high",
+            "difference",
+            "difference_low",
+            "difference_high",
+            "size",
             "confidence",
             "value_before",
             "value_after",

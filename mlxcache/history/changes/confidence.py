@@ -1,9 +1,8 @@
 """How sure a proposed change is: evidence in, probability out.
 
-The probability is calibrated: among changes reported with confidence 0.8 about 80 % are within two commits of
-a true one on the labelled series of `tools.labelled`. It is a logistic regression on six numbers,
-fitted by `python tools/tune_detector.py` on the tuning split; docs/detector.md has its calibration on the
-held-out split. On noise unlike all eight models it is a score, no longer a probability.
+A logistic regression on the numbers of `Evidence`, none of which depends on the unit or the noise.
+It was fitted on changes planted into quiet stretches of public histories (`python tools/tune_detector.py`), of
+some projects alone; docs/detector.md has what it says of the others against what is right there.
 """
 
 from __future__ import annotations
@@ -17,44 +16,48 @@ from mlxcache.history.statistics.noise import FloatArray, inflation
 
 # Values further than this from a boundary say little about it: machines change in the meantime.
 WINDOW = 40
-# Beyond these a larger score adds nothing.
-_MAX_Z = 15.0
-_MIN_Z = 0.1
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known about one proposed change.
+    """What is known about one proposed change; WINDOW values on both sides count.
 
-    z: difference of the two means in standard errors, autocorrelation included.
-    z_slope: the same once a straight line through both sides may explain the difference: small for a drift.
-    z_rank: the rank test's standard score.
-    shift: absolute difference of the logarithms.
-    smaller_side: number of commits (at most WINDOW) on the side that has fewer.
+    gain: by how many values two levels explain more than one does, as a kernel sees it; wild values do no harm.
+    slope: the difference in standard errors once a straight line through both sides may explain it: small for a
+        drift.
+    overlap: pairs of a value before and one after that lie the right way round, less those that do not: 1 where
+        the sides do not overlap.
+    elsewhere: share of the values beyond both levels that lie on the wrong side of the middle: there the same
+        change comes and goes.
+    smaller_side: number of values (at most WINDOW) on the side that has fewer.
+    at_end: the smaller side is cut off by the end of the series and may yet grow.
     """
 
-    z: float
-    z_slope: float
-    z_rank: float
-    shift: float
+    gain: float
+    slope: float
+    overlap: float
+    elsewhere: float
     smaller_side: int
+    at_end: bool
 
     def vector(self) -> FloatArray:
         """The regression's terms, the constant first."""
         return np.array(
             [
                 1.0,
-                math.log(min(max(self.z, _MIN_Z), _MAX_Z)),
-                min(max(self.z_slope, -3.0), _MAX_Z),
-                min(self.z_rank, _MAX_Z),
-                math.log(max(self.shift, 1e-4) / 0.025),
-                math.log(self.smaller_side),
+                math.log(max(self.gain, 0.05)),
+                min(max(self.slope, -3.0), 10.0),
+                self.overlap,
+                self.elsewhere,
+                1.0 / self.smaller_side,
+                1.0 / self.smaller_side**2,
+                float(self.at_end),
             ]
         )
 
 
 # Terms in the order of Evidence.vector; remade by tools/tune_detector.py.
-WEIGHTS: tuple[float, ...] = (-8.633, 2.01, 0.624, 0.098, 0.602, 1.073)
+WEIGHTS: tuple[float, ...] = (-4.232, 1.163, 0.358, 4.376, -0.951, -23.199, 24.994, 0.948)
 
 
 def confidence(evidence: Evidence, weights: tuple[float, ...] = WEIGHTS) -> float:
@@ -80,20 +83,62 @@ def step_with_slope(y: FloatArray, split: int) -> tuple[float, float]:
     return size, math.sqrt(tt / determinant)
 
 
-def weigh(
-    before: FloatArray, after: FloatArray, *, sigma: float, rho: float, z_rank: float, shift: float
-) -> Evidence:
-    """Evidence from the (outlier-clipped) log values on both sides of a boundary, nearest WINDOW of each."""
-    near_before, near_after = before[-WINDOW:], after[:WINDOW]
-    n, m = len(near_before), len(near_after)
-    spread = sigma * math.sqrt(inflation(rho))
-    difference = float(near_after.mean() - near_before.mean())
-    sign = 1.0 if difference >= 0 else -1.0
-    size, factor = step_with_slope(np.concatenate([near_before, near_after]), n)
+def kernel_gain(x: FloatArray, split: int, width: float) -> float:
+    """By how much the kernel cost of `x` falls when it is split; 0 for no difference."""
+    alike = np.exp(-0.5 * ((x[:, None] - x[None, :]) / width) ** 2)
+    before, after = alike[:split, :split].sum() / split, alike[split:, split:].sum() / (len(x) - split)
+    return float(before + after - alike.sum() / len(x))
+
+
+def overlap(before: FloatArray, after: FloatArray) -> float:
+    """Cliff's delta: 1 if all values after lie above all before, 0 if they are alike."""
+    return float(np.sign(after[:, None] - before[None, :]).mean())
+
+
+@dataclass(frozen=True)
+class Side:
+    """Values on one side of a boundary, the nearest WINDOW of its level: as they are, and clipped."""
+
+    x: FloatArray
+    clipped: FloatArray
+
+    @property
+    def middle(self) -> float:
+        """The median."""
+        return float(np.median(self.x))
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What lies around both sides.
+
+    noise, width: standard deviation of a value nearby, from residuals and from differences. rho: the residuals'
+    autocorrelation. earlier, later: values beyond the two levels. at_end: which sides the series' ends cut off.
+    """
+
+    noise: float
+    width: float
+    rho: float
+    earlier: FloatArray
+    later: FloatArray
+    at_end: tuple[bool, bool]
+
+
+def weigh(before: Side, after: Side, around: Surroundings, shift: float) -> Evidence:
+    """The evidence for a change from one side to the other, by `shift` as the effect size has it."""
+    n, m = len(before.x), len(after.x)
+    sign = 1.0 if shift >= 0 else -1.0
+    inflated = math.sqrt(inflation(around.rho))
+    middle = (before.middle + after.middle) / 2.0
+    both = np.concatenate([before.x, after.x])
+    wrong = int((sign * (around.earlier - middle) > 0).sum()) + int((sign * (around.later - middle) <= 0).sum())
+    size, factor = step_with_slope(np.concatenate([before.clipped, after.clipped]), n)
+    first_cut, last_cut = around.at_end
     return Evidence(
-        z=abs(difference) / (spread * math.sqrt(1.0 / n + 1.0 / m)),
-        z_slope=sign * size / (spread * factor),
-        z_rank=sign * z_rank / math.sqrt(inflation(rho)),
-        shift=abs(shift),
+        gain=kernel_gain(both, n, max(around.noise, around.width / 2.0)),
+        slope=sign * size / (around.noise * inflated * factor),
+        overlap=sign * overlap(before.x, after.x),
+        elsewhere=wrong / max(1, len(around.earlier) + len(around.later)),
         smaller_side=min(n, m),
+        at_end=(last_cut and m <= n) or (first_cut and n < m),
     )

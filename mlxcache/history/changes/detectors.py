@@ -9,22 +9,21 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 import numpy as np
 
-from mlxcache.history.statistics.noise import (
-    FloatArray,
-    autocorrelation,
-    clip_outliers,
-    inflation,
-    residuals,
-    short_term_sigma,
-)
+from mlxcache.history.statistics.noise import FloatArray, clip_outliers, median, width
 
 _OVERLAP: Final = 64
+# Lengths of the stretches before and after a place that are compared to see whether it is worth a search.
+_LENGTHS: Final = (3, 5, 8, 13, 21, 40)
+_STRETCHES: Final = (
+    *((n, n) for n in _LENGTHS),
+    *((n, _LENGTHS[-1]) for n in _LENGTHS[:-1]),
+    *((_LENGTHS[-1], n) for n in _LENGTHS[:-1]),
+)
 
 
 class Detector(Protocol):
@@ -35,77 +34,68 @@ class Detector(Protocol):
 
 
 @dataclass(frozen=True)
-class PeltDetector:
-    """Penalised least squares on clipped values (PELT; Killick, Fearnhead and Eckley, JASA 2012).
+class KernelDetector:
+    """Penalised kernel segmentation (PELT; Killick, Fearnhead and Eckley, JASA 2012) with a bell-shaped kernel.
 
-    A new level has to lower the squared error by `penalty` * sigma**2 * log(n). Sigma is taken from
-    neighbouring differences first, then from the residuals of a first pass, because two-mode noise fools the
-    differences; the residuals' autocorrelation raises the penalty, because slow wandering looks like many
-    small steps.
+    How alike two values are falls with their distance, measured in `width` standard deviations of the noise of
+    that piece of the series, and beyond a few of those they are merely different: a wild value counts like any
+    other. A new level has to explain `penalty` values more. That is little: most of what is proposed here is
+    dropped later. Each piece is searched by itself, so what is proposed there does not change while the series
+    grows elsewhere.
     """
 
     min_size: int = 3
-    first_penalty: float = 2.0
-    penalty: float = 2.0
-    clip: float = 3.0
-    inflate: bool = True
+    penalty: float = 1.5
+    width: float = 1.0
     piece: int = 256
+    contrast: float = 3.5
 
-    def boundaries(self, x: FloatArray, pieces: Collection[int] | None = None) -> list[int]:
-        """See `Detector`; a series shorter than two segments has no change.
-
-        `pieces` are the starts of those `pieces` in which the first pass finds anything, where that is known
-        (`mlxcache.history.changes.quiet`); the others are not searched.
-        """
+    def boundaries(self, x: FloatArray) -> list[int]:
+        """See `Detector`; a series shorter than two segments has no change."""
         n = len(x)
-        if n < 2 * self.min_size:
-            return []
-        sigma = short_term_sigma(x)
-        clipped = clip_outliers(x, sigma, self.clip)
-        first = self._segment(clipped / sigma, self.first_penalty * math.log(n), pieces)
-        if not first:
-            return []  # the second pass asks for more
-        rest = residuals(clipped, first)
-        sigma = max(sigma, math.sqrt(float(rest @ rest) / max(1, n - len(first) - 1)))
-        factor = inflation(autocorrelation(rest)) if self.inflate else 1.0
-        if self.penalty < self.first_penalty:
-            pieces = None  # a piece may hold something for the second pass alone
-        return self._segment(clipped / sigma, self.penalty * factor * math.log(n), pieces)
-
-    def _segment(self, scaled: FloatArray, penalty: float, pieces: Collection[int] | None = None) -> list[int]:
-        """Boundaries of the whole series, from pieces: PELT takes time with the square of the length.
-
-        Pieces overlap, and each answers for the part that is OVERLAP / 2 away from its inner ends. A level is
-        judged against its surroundings later, so what lies beyond a piece is not missed here.
-        """
-        n = len(scaled)
-        if n <= self.piece:
-            return self._search(scaled, penalty)
         found: list[int] = []
-        for start, stop in self.pieces(n):
-            if pieces is not None and start not in pieces:
-                continue
+        for start, stop in self._pieces(n):
             first = start + _OVERLAP // 2 if start else 0
             last = stop - _OVERLAP // 2 if stop < n else n
-            found += [start + b for b in self._search(scaled[start:stop], penalty) if first <= start + b < last]
+            # What lies beyond a piece is not missed here: a level is judged against its surroundings later.
+            found += [start + b for b in self._search(x[start:stop]) if first <= start + b < last]
         # Two pieces may place the same step differently, on either side of the seam.
         return [b for k, b in enumerate(found) if k == 0 or b - found[k - 1] >= self.min_size]
 
-    def pieces(self, n: int) -> list[tuple[int, int]]:
-        """Where the pieces of `n` values start and stop."""
-        if n <= self.piece:
-            return [(0, n)]
+    def _pieces(self, n: int) -> list[tuple[int, int]]:
+        """Where the pieces of `n` values start and stop: PELT takes time with the square of the length."""
         step = self.piece - _OVERLAP
-        return [(start, min(start + self.piece, n)) for start in range(0, n - _OVERLAP, step)]
+        return [(start, min(start + self.piece, n)) for start in range(0, max(1, n - _OVERLAP), step)]
 
-    def _search(self, scaled: FloatArray, penalty: float) -> list[int]:
-        import ruptures  # with most of scipy: who searches nothing can do without
+    def _search(self, x: FloatArray) -> list[int]:
+        if len(x) < 2 * self.min_size:
+            return []
+        scaled = (x - median(x)) / width(x)
+        if largest_contrast(scaled, self.min_size) < self.contrast:
+            return []
+        import ruptures  # with much of scipy: who searches nothing can do without
 
-        # The linear kernel's cost is the squared error, and this class runs PELT in C: 0.5 ms where
-        # ruptures.Pelt takes 700 ms for 500 points.
-        search = ruptures.KernelCPD(kernel="linear", min_size=self.min_size)
-        centred = (scaled - scaled.mean()).reshape(-1, 1)
-        return [int(end) for end in search.fit(centred).predict(pen=penalty)[:-1]]
+        kernel = {"gamma": 0.5 / self.width**2}
+        search = ruptures.KernelCPD(kernel="rbf", min_size=self.min_size, params=kernel)
+        return [int(end) for end in search.fit(scaled.reshape(-1, 1)).predict(pen=self.penalty)[:-1]]
+
+
+def largest_contrast(scaled: FloatArray, least: int = 3) -> float:
+    """The largest difference between the means of neighbouring stretches of values, in standard errors.
+
+    `scaled` are values in standard deviations; wild ones count three at most. Stretches are `least` values long
+    and longer, up to 40 on one side, and as long as that or shorter on the other. A step whose contrast is small
+    everywhere is none that anybody would be sure of, and asking takes a hundredth of what the search for it takes.
+    """
+    sums = np.concatenate([[0.0], np.cumsum(clip_outliers(scaled, 1.0))])
+    largest = 0.0
+    for left, right in _STRETCHES:
+        if min(left, right) < least or left + right > len(scaled):
+            continue
+        at = sums[left : len(sums) - right]
+        contrast = (sums[left + right :] - at) / right - (at - sums[: len(sums) - left - right]) / left
+        largest = max(largest, float(np.abs(contrast).max()) / math.sqrt(1.0 / left + 1.0 / right))
+    return largest
 
 
 @dataclass(frozen=True)

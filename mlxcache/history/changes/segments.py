@@ -9,30 +9,38 @@ Detector, significance test and effect size are pieces of `Method` and can be sw
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from statistics import NormalDist
 
 import numpy as np
 
-from mlxcache.history.changes.confidence import WEIGHTS, WINDOW, Evidence, confidence, weigh
-from mlxcache.history.changes.detectors import Detector, PeltDetector
+from mlxcache.history.changes.confidence import (
+    WEIGHTS,
+    WINDOW,
+    Evidence,
+    Side,
+    Surroundings,
+    confidence,
+    weigh,
+)
+from mlxcache.history.changes.detectors import Detector, KernelDetector
 from mlxcache.history.changes.relocate import relocate
-from mlxcache.history.statistics.effect import Effect, EffectSize, ShiftOfPairs
+from mlxcache.history.statistics.effect import LOGS, EffectSize, Scale, Shift, ShiftOfPairs
 from mlxcache.history.statistics.noise import (
+    FLOOR,
     FloatArray,
     autocorrelation,
     clip_outliers,
     inflation,
+    local_width,
     residuals,
-    short_term_sigma,
 )
 from mlxcache.history.statistics.significance import RankTest, SignificanceTest
 
 MIN_CHANGE = 0.025
-MIN_CONFIDENCE = 0.5
+MIN_CONFIDENCE = 0.6
 _LEVEL = 3
-_NORMAL = NormalDist()
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -40,17 +48,19 @@ class Method:
     """How changes are found: what proposes them, tests them, and what is too small or unsure.
 
     min_change: smallest relative change worth a line (0.025: 2.5 %).
-    min_confidence: proposals below it are dropped; 0.5 is where F1 peaks on the tuning split.
+    min_confidence: proposals below it are dropped; 0.6 is where F1 peaks on real noise.
     reach: how many commits a boundary may be moved by `relocate`; 0 leaves the detector's own place.
+    open_intervals: whether a change counts whose interval holds "no change".
     """
 
-    detector: Detector = field(default_factory=PeltDetector)
+    detector: Detector = field(default_factory=KernelDetector)
     significance: SignificanceTest = field(default_factory=RankTest)
     effect: EffectSize = field(default_factory=ShiftOfPairs)
     min_change: float = MIN_CHANGE
     min_confidence: float = MIN_CONFIDENCE
     reach: int = 4
     weights: tuple[float, ...] = WEIGHTS
+    open_intervals: bool = False
 
     def for_rerun(self) -> Method:
         """This method, picking what is worth measuring again: unsure and slightly small changes too.
@@ -61,6 +71,7 @@ class Method:
             self,
             min_change=0.8 * self.min_change,
             min_confidence=min(0.1, self.min_confidence),
+            open_intervals=True,
         )
 
 
@@ -68,16 +79,25 @@ class Method:
 class Change:
     """One change.
 
-    `index` is the first value on the new level, `start` and `stop` bound the two levels beside it.
+    `index` is the first value on the new level, `start` and `stop` bound the two levels beside it. `size` is what
+    thresholds ask for, see `effect`. `p_value` counts in how many places the step was looked for. A drift has a
+    `since`, where it began; it ends at `index`.
     """
 
     start: int
     index: int
     stop: int
-    effect: Effect
+    effect: Shift
+    size: float
     confidence: float
     p_value: float
     evidence: Evidence
+    since: int | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the interval holds "no change"."""
+        return self.effect.low <= 0 <= self.effect.high
 
 
 @dataclass(frozen=True)
@@ -86,43 +106,34 @@ class _Series:
 
     x: FloatArray
     clipped: FloatArray
-    sigma: float
-    rho: float
-
-
-def log_values(values: FloatArray) -> tuple[FloatArray, bool]:
-    """Logarithms, and True; where a value is 0 or negative, shares of the median magnitude and False.
-
-    Differences of either are read as relative changes, so a counter that starts at zero can be judged as
-    well.
-    """
-    if bool((values > 0).all()):
-        return np.log(values), True
-    magnitude = np.abs(values)
-    scale = float(np.median(magnitude)) or float(magnitude.max()) or 1.0
-    return values / scale, False
-
-
-def _z_from_p(p: float) -> float:
-    return _NORMAL.inv_cdf(1.0 - max(p, 1e-15) / 2.0) if p < 1.0 else 0.0
+    width: FloatArray
+    rest: FloatArray
+    scale: Scale
 
 
 def _judge(series: _Series, start: int, index: int, stop: int, method: Method) -> Change:
-    before = series.x[max(start, index - WINDOW) : index]
-    after = series.x[index : min(stop, index + WINDOW)]
-    p_value = method.significance.p_value(before, after)
-    effect = method.effect.measure(before, after, inflation(series.rho))
-    agree = 1.0 if (effect.shift >= 0) == (after.mean() >= before.mean()) else -1.0
-    evidence = weigh(
-        series.clipped[start:index],
-        series.clipped[index:stop],
-        sigma=series.sigma,
-        rho=series.rho,
-        z_rank=agree * _z_from_p(p_value),
-        shift=effect.shift,
+    n = len(series.x)
+    first, last = max(start, index - WINDOW), min(stop, index + WINDOW)
+    near = slice(max(0, first - WINDOW), min(n, last + WINDOW))
+    rest = series.rest[near]
+    around = Surroundings(
+        noise=max(math.sqrt(float(rest @ rest) / len(rest)), FLOOR),
+        width=float(series.width[index]),
+        rho=autocorrelation(rest),
+        earlier=series.x[max(0, start - WINDOW) : start],
+        later=series.x[stop : stop + WINDOW],
+        at_end=(first == 0, last == n),
     )
-    sure = confidence(evidence, method.weights) if _is_level(before, after, effect.shift) else 0.0
-    return Change(start, index, stop, effect, sure, p_value, evidence)
+    before = Side(series.x[first:index], series.clipped[first:index])
+    after = Side(series.x[index:last], series.clipped[index:last])
+    effect = method.effect.measure(before.x, after.x, inflation(around.rho))
+    evidence = weigh(before, after, around, effect.shift)
+    sure = confidence(evidence, method.weights) if _is_level(before.x, after.x, effect.shift) else 0.0
+    # The place was chosen among so many.
+    places = max(1, len(before.x) + len(after.x) - 2 * _LEVEL + 1)
+    p_value = min(1.0, places * method.significance.p_value(before.x, after.x))
+    size = series.scale.size(before.middle, effect.shift)
+    return Change(start, index, stop, effect, size, sure, p_value, evidence)
 
 
 def _is_level(before: FloatArray, after: FloatArray, shift: float) -> bool:
@@ -136,41 +147,40 @@ def _is_level(before: FloatArray, after: FloatArray, shift: float) -> bool:
     return min(low, high) >= _LEVEL
 
 
-def _prepare(x: FloatArray, boundaries: list[int]) -> _Series:
-    quick = short_term_sigma(x)
-    clipped = clip_outliers(x, quick)
-    rest = residuals(clipped, boundaries)
-    overall = math.sqrt(float(rest @ rest) / max(1, len(x) - len(boundaries) - 1))
-    return _Series(x, clipped, max(quick, overall), autocorrelation(rest))
+def _prepare(x: FloatArray, boundaries: list[int], scale: Scale) -> _Series:
+    width = local_width(x)
+    clipped = clip_outliers(x, width)
+    return _Series(x, clipped, width, residuals(clipped, boundaries), scale)
 
 
 def find_changes(
     x: FloatArray,
     method: Method | None = None,
     *,
-    proposed: Sequence[int] | None = None,
+    scale: Scale = LOGS,
     dropped: Callable[[Change], None] | None = None,
 ) -> list[Change]:
-    """All changes in the log values `x` (see `log_values`), in order.
+    """All changes in the values `x`, which are on `scale` (see `effect.on_scale`), in order.
 
     The weakest proposal is dropped and its two levels joined until all that are left are large and sure
-    enough, so a real step is judged against everything on both sides of it. `proposed` is what the method's
-    detector answers, where somebody has asked it already. `dropped` is told of each proposal that went, as it
-    was judged at that moment.
+    enough, so a real step is judged against everything on both sides of it. `dropped` is told of each proposal
+    that went, as it was judged at that moment.
     """
     chosen = method or Method()
-    boundaries = list(chosen.detector.boundaries(x) if proposed is None else proposed)
+    boundaries = chosen.detector.boundaries(x)
     if not boundaries:
         return []
-    series = _prepare(x, boundaries)
+    series = _prepare(x, boundaries, scale)
     if chosen.reach:
         boundaries = relocate(x, boundaries, reach=chosen.reach)
     edges = [0, *boundaries, len(x)]
-    smallest = math.log1p(chosen.min_change)
     changes = [_judge(series, edges[k - 1], edges[k], edges[k + 1], chosen) for k in range(1, len(edges) - 1)]
     while changes:
         # Too small comes before too unsure.
-        ranking = [c.confidence - (2.0 if abs(c.effect.shift) < smallest else 0.0) for c in changes]
+        small = [
+            c.size < chosen.min_change - _ROUNDING or (c.is_open and not chosen.open_intervals) for c in changes
+        ]
+        ranking = [c.confidence - 2.0 * too_small for c, too_small in zip(changes, small, strict=True)]
         weakest = int(np.argmin(ranking))
         if ranking[weakest] >= chosen.min_confidence:
             break
@@ -192,6 +202,8 @@ def search_range(change: Change, sigma: float, commits: int) -> tuple[int, int]:
     A step of s sigmas is placed with an error of the order of 1 / s**2 commits (Hinkley, Biometrika 57,
     1970).
     """
+    if change.since is not None:
+        return change.since, change.index
     steps = abs(change.effect.shift) / max(sigma, 1e-9)
     reach = min(max(math.ceil(2.0 / steps**2) + 1, 2), 12)
     low = max(change.start, change.index - 1 - reach)

@@ -12,6 +12,7 @@ runs differ, and that counts. Rounds that were interleaved are compared pair by 
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtr, stdtrit
 
-from mlxcache.history.comparing.paired import MIN_PAIRS, paired_change
+from mlxcache.history.comparing.paired import MIN_PAIRS, paired_change, paired_difference
 from mlxcache.history.comparing.verdicts import Estimate, Limits, adjusted_p_values, further_rounds, verdict_of
 from mlxcache.history.loading.direction import higher_is_better
 from mlxcache.history.loading.history import History
@@ -37,6 +38,8 @@ from mlxcache.history.loading.series_table import (
     series_keys,
 )
 from mlxcache.history.statistics.control import divide_best
+from mlxcache.history.statistics.counted import SMALLEST, is_count, smallest_change, standard_error, two_sided_p
+from mlxcache.history.statistics.effect import Effect, Scale, Shift, on_scale
 from mlxcache.history.statistics.noise import FloatArray, short_term_sigma
 
 # What two runs of one commit differ by where no history tells (standard deviation).
@@ -44,6 +47,7 @@ _RUN_TO_RUN: Final = 0.03
 _ENOUGH_HISTORY: Final = 6
 _CONTROL_MOVED: Final = 0.01
 _Z_99: Final = 2.5758
+_Z_95: Final = 1.96
 
 COLUMNS: Final = (
     *KEY_COLUMNS,
@@ -82,6 +86,8 @@ class _Row:
     rounds: int
     control: str
     note: str
+    # What limits are held against where there is no relative change: shares of the larger magnitude.
+    shares: tuple[float, float, float] | None = None
 
 
 def compare(
@@ -266,31 +272,42 @@ def _within_run(table: pd.DataFrame, base: str, head: str) -> dict[int, float]:
 
 def _stored(task: Task, at_base: int, at_head: int, within: float) -> _Row:
     values = task.values
-    positive = bool((values > 0).all())
-    x: FloatArray = np.log(values) if positive else values / (abs(float(values[at_base])) or 1.0)
+    x, scale = on_scale(values)
     control = ""
-    if positive:
+    if scale.logs:
         usable = [c for c in task.controls if np.isfinite(c.x[[at_base, at_head]]).all()]
         x, control = divide_best(x, usable)
+    if is_count(task.key.unit):
+        return _counted(task.key, values[[at_base]], values[[at_head]])
     known = len(x) >= _ENOUGH_HISTORY
     runs = math.sqrt(2.0) * (short_term_sigma(x) if known else _RUN_TO_RUN)
     error = max(within, runs)
     freedom = float(min(len(x) - 2, 30)) if known else 30.0
     shift = float(x[at_head] - x[at_base])
     margin = float(stdtrit(freedom, 0.975)) * error
-    scale = math.expm1 if positive else float
+    value_base, value_head = float(values[at_base]), float(values[at_head])
+    effect = scale.effect(Shift(shift, shift - margin, shift + margin), value_base)
     return _Row(
         key=task.key,
-        value_base=float(values[at_base]),
-        value_head=float(values[at_head]),
-        change=scale(shift),
-        low=scale(shift - margin),
-        high=scale(shift + margin),
+        value_base=value_base,
+        value_head=value_head,
+        change=effect.relative,
+        low=effect.relative_low,
+        high=effect.relative_high,
         p_value=2.0 * float(stdtr(freedom, -abs(shift) / error)),
         rounds=1,
         control=control,
         note="" if known else f"{len(x)} commits measured: assumed that runs differ by {_RUN_TO_RUN:.0%}",
+        shares=_shares(effect, value_base, value_head),
     )
+
+
+def _shares(effect: Effect, base: float, head: float) -> tuple[float, float, float] | None:
+    """The change and its interval as shares of the larger magnitude, where no relative change is there."""
+    if all(map(math.isfinite, (effect.relative, effect.relative_low, effect.relative_high))):
+        return None
+    larger = max(abs(base), abs(head)) or 1.0
+    return effect.difference / larger, effect.difference_low / larger, effect.difference_high / larger
 
 
 def _paired(key: Key, wide: pd.DataFrame, controls: Mapping[Key, pd.DataFrame]) -> _Row:
@@ -301,12 +318,14 @@ def _paired(key: Key, wide: pd.DataFrame, controls: Mapping[Key, pd.DataFrame]) 
     def undecided(note: str, change: float) -> _Row:
         return _Row(key, value_base, value_head, change, -math.inf, math.inf, 1.0, len(base), "", note)
 
+    if is_count(key.unit) and len(base) and min(float(base.min()), float(head.min())) > 0:
+        return _counted(key, base, head)
     if len(base) < MIN_PAIRS:
         return undecided(f"{len(base)} complete rounds; {MIN_PAIRS} are needed", 0.0)
     if min(float(base.min()), float(head.min())) <= 0:
         if bool((base == base[0]).all()) and bool((head == base[0]).all()):
             return _Row(key, value_base, value_head, 0.0, 0.0, 0.0, 1.0, len(base), "", "the value never moved")
-        return undecided("values at or below zero have no ratio", 0.0)
+        return _paired_differences(key, base, head)
     aligned = {c.benchmark: frame.reindex(wide.index) for c, frame in controls.items()}
     usable = {name: frame for name, frame in aligned.items() if bool((frame > 0).to_numpy().all())}
     result = paired_change(
@@ -329,6 +348,39 @@ def _paired(key: Key, wide: pd.DataFrame, controls: Mapping[Key, pd.DataFrame]) 
     )
 
 
+def _counted(key: Key, base: FloatArray, head: FloatArray) -> _Row:
+    """Counts of both sides: what they differ by where nothing changed is known, so a few are enough."""
+    a, b = np.log(base), np.log(head)
+    seen = max(float(np.ptp(side)) / 2.0 for side in (a, b)) if min(len(a), len(b)) > 1 else 0.0
+    error = standard_error(len(a), len(b), seen)
+    shift = float(np.median(b)) - float(np.median(a))
+    return _Row(
+        key,
+        float(np.median(base)),
+        float(np.median(head)),
+        math.expm1(shift),
+        math.expm1(shift - _Z_95 * error),
+        math.expm1(shift + _Z_95 * error),
+        two_sided_p(shift, error),
+        len(base),
+        "",
+        f"a count: {SMALLEST:.1%} matters",
+    )
+
+
+def _paired_differences(key: Key, base: FloatArray, head: FloatArray) -> _Row:
+    """Rounds with values at or below zero, which have no ratio: the pairs' differences are judged."""
+    before, after = float(np.median(base)), float(np.median(head))
+    both = np.abs(np.concatenate([base, head]))
+    scale = Scale(False, float(both.max()) or 1.0)
+    shift, p_value = paired_difference(base / scale.unit, head / scale.unit)
+    effect = scale.effect(shift, before)
+    shares = _shares(effect, before, after)
+    changes = (effect.relative, effect.relative_low, effect.relative_high)
+    note = "values at or below zero: judged by differences"
+    return _Row(key, before, after, *changes, p_value, len(base), "", note, shares)
+
+
 def _without_controls(rows: list[_Row], is_control: ControlTest) -> tuple[list[_Row], list[str]]:
     """Controls are not judged: where one moved, the machine did, and that is worth a remark."""
     notices = [
@@ -337,6 +389,14 @@ def _without_controls(rows: list[_Row], is_control: ControlTest) -> tuple[list[_
         if is_control(row.key.benchmark) and row.p_value < _CONTROL_MOVED
     ]
     return [row for row in rows if not is_control(row.key.benchmark)], notices
+
+
+def limits_of(unit: str, limits: Limits) -> Limits:
+    """What counts for a series of this unit: a count's limits are tighter."""
+    if not is_count(unit):
+        return limits
+    relevant = smallest_change(unit, limits.relevant)
+    return dataclasses.replace(limits, relevant=relevant, tolerated=min(2 * relevant, limits.tolerated))
 
 
 def _finish(
@@ -358,9 +418,11 @@ def _finish(
         if better is None:
             entry = facts.get(row.key.benchmark)
             better = higher_is_better(row.key.unit, getattr(entry, "facts", None))
-        low, high = (-row.high, -row.low) if better else (row.low, row.high)
-        estimate = Estimate(-row.change if better else row.change, low, high, row.p_value, row.rounds)
-        verdict = verdict_of(estimate, adjusted_p, limits)
+        change, low, high = row.shares or (row.change, row.low, row.high)
+        change, low, high = (-change, -high, -low) if better else (change, low, high)
+        estimate = Estimate(change, low, high, row.p_value, row.rounds)
+        its = limits_of(row.key.unit, limits)
+        verdict = verdict_of(estimate, adjusted_p, its)
         significant = adjusted_p <= limits.false_share
         direction = "improvement" if estimate.worse < 0 else "regression"
         records.append(
@@ -377,10 +439,10 @@ def _finish(
                 "p_value": row.p_value,
                 "adjusted_p": adjusted_p,
                 "significant": significant,
-                "relevant": abs(row.change) >= limits.relevant,
+                "relevant": abs(estimate.worse) >= its.relevant,
                 "verdict": str(verdict),
                 "rounds": row.rounds,
-                "further_rounds": further_rounds(estimate, limits) if verdict == "inconclusive" else 0,
+                "further_rounds": further_rounds(estimate, its) if verdict == "inconclusive" else 0,
                 "control": row.control,
                 "already_on_base": known.get(row.key, ""),
                 "note": row.note,
@@ -404,6 +466,11 @@ def _open_regressions(changes: pd.DataFrame | None) -> dict[Key, str]:
     for row in still.to_dict("records"):
         key = Key(*(str(row[name]) for name in KEY_COLUMNS))
         sure = f"{row['state']}, confidence {row['confidence']:.2f}"
-        text = f"{row['magnitude']:+.1%} since {row['after'][:8]} ({sure})"
+        much = (
+            f"{row['magnitude']:+.1%}"
+            if math.isfinite(row["magnitude"])
+            else f"{row['difference']:+.3g} {key.unit}"
+        )
+        text = f"{much} since {row['after'][:8]} ({sure})"
         found[key] = "; ".join(filter(None, [found.get(key, ""), text]))
     return found

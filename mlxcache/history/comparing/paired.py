@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtr, stdtrit
 
+from mlxcache.history.statistics.effect import Shift
 from mlxcache.history.statistics.noise import FLOOR, FloatArray
 
 TRIM = 0.2
@@ -129,3 +130,16 @@ def paired_change(
     margin = float(stdtrit(freedom, (1.0 + level) / 2.0)) * error
     low, high = math.expm1(centre - margin), math.expm1(centre + margin)
     return PairedChange(math.expm1(centre), low, high, p_value, len(ratios), error, divided)
+
+
+def paired_difference(base: FloatArray, head: FloatArray, *, level: float = 0.95) -> tuple[Shift, float]:
+    """By how much head differs from base, pair by pair, with its interval, and the two-sided p-value.
+
+    For values at or below zero, which have no ratio; in units in which the largest value is about 1.
+    """
+    differences = head - base
+    error, freedom = _standard_error(differences)
+    centre = trimmed_mean(differences)
+    margin = float(stdtrit(freedom, (1.0 + level) / 2.0)) * error
+    p_value = 2.0 * float(stdtr(freedom, -abs(centre) / error))
+    return Shift(centre, centre - margin, centre + margin), p_value

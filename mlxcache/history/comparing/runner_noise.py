@@ -22,8 +22,8 @@ def noise_lines(rows: pd.DataFrame, rounds: pd.DataFrame | None = None, control:
         control: which benchmarks are controls, as in `compare`.
     """
     lines = _controls(rounds, control) if rounds is not None else []
-    half = (rows["high"].to_numpy(np.float64) - rows["low"].to_numpy(np.float64)) / 2.0
-    half = half[np.isfinite(half)]
+    ends = rows.loc[np.isfinite(rows["low"]) & np.isfinite(rows["high"]), ["low", "high"]].to_numpy(np.float64)
+    half = (ends[:, 1] - ends[:, 0]) / 2.0
     if len(half):
         lines.append(
             f"half of the {len(half)} intervals are narrower than ±{np.median(half):.1%}, "

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.stats import false_discovery_control
 
 from mlxcache.history.statistics.noise import FloatArray
 
@@ -65,13 +66,10 @@ class Estimate:
 
 def adjusted_p_values(p_values: Sequence[float]) -> FloatArray:
     """Benjamini and Hochberg's adjusted p-values, in the order given."""
-    p = np.asarray(p_values, dtype=np.float64)
-    n = len(p)
-    order = np.argsort(p)[::-1]
-    stepped = np.minimum.accumulate(p[order] * n / np.arange(n, 0, -1))
-    adjusted = np.empty(n)
-    adjusted[order] = np.minimum(stepped, 1.0)
-    return adjusted
+    if not len(p_values):
+        return np.empty(0)
+    found: FloatArray = false_discovery_control(np.asarray(p_values, dtype=np.float64))
+    return found
 
 
 def verdict_of(estimate: Estimate, adjusted_p: float, limits: Limits) -> Verdict:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.ndimage import median_filter, uniform_filter1d
 
 FloatArray = NDArray[np.float64]
 
@@ -20,28 +21,21 @@ _MAD_TO_SIGMA = 1.4826
 FLOOR = 1e-6
 
 
-# How far to each side a running median looks.
-REACH = 3
-# Compare and exchange these places of seven values and the fourth is their median (Paeth, Graphics Gems, 1990).
-_EXCHANGES = (
-    *((0, 5), (0, 3), (1, 6), (2, 4), (0, 1), (3, 5), (2, 6)),
-    *((2, 3), (3, 6), (4, 5), (1, 4), (1, 3), (3, 4)),
-)
+# How many values a running median looks at.
+_SPAN = 7
+# How many differences tell how noisy a place is.
+_NEAR = 61
+# Neighbours alone would take noise in two modes for quiet, and wandering for noise.
+_LAGS = (1, 2, 3)
 
 
 def running_median(x: FloatArray) -> FloatArray:
-    """Median of the seven values around each one; the edges repeat the outermost value."""
-    return middle_of_seven(np.concatenate([np.full(REACH, x[0]), x, np.full(REACH, x[-1])]))
+    """Median of the seven values around each one; the ends are mirrored.
 
-
-def middle_of_seven(padded: FloatArray) -> FloatArray:
-    """Median of each run of seven values; six fewer than there are values."""
-    n = len(padded) - 2 * REACH
-    seven = [padded[i : i + n] for i in range(2 * REACH + 1)]
-    # A sorting network on whole arrays: five times as fast as sorting window by window.
-    for low, high in _EXCHANGES:
-        seven[low], seven[high] = np.minimum(seven[low], seven[high]), np.maximum(seven[low], seven[high])
-    return seven[REACH]
+    Mirrored, not repeated: an outlier at the very end is one of seven values there too, and is clipped.
+    """
+    result: FloatArray = median_filter(x, _SPAN, mode="mirror")
+    return result
 
 
 def median(x: FloatArray) -> float:
@@ -69,33 +63,35 @@ def short_term_sigma(x: FloatArray) -> float:
     return max(_MAD_TO_SIGMA * spread / math.sqrt(2.0), FLOOR)
 
 
-def short_term_sigmas(xs: Sequence[FloatArray]) -> list[float]:
-    """`short_term_sigma` of each; series of one length are looked at together."""
-    found = [0.0] * len(xs)
-    by_length: dict[int, list[int]] = {}
-    for index, x in enumerate(xs):
-        by_length.setdefault(len(x), []).append(index)
-    for n, indices in by_length.items():
-        spreads = [0.0] * len(indices)
-        if n >= 2 and len(indices) > 1:
-            difference = np.diff(np.stack([xs[index] for index in indices]), axis=1)
-            np.abs(difference, out=difference)
-            half = (n - 1) // 2
-            if (n - 1) % 2:
-                spreads = np.partition(difference, half, axis=1)[:, half].tolist()
-            else:
-                pair = np.partition(difference, (half - 1, half), axis=1)
-                spreads = ((pair[:, half - 1] + pair[:, half]) / 2.0).tolist()
-        for index, spread in zip(indices, spreads, strict=True):
-            # Where half of the values repeat, it is another measure that counts.
-            large = spread > FLOOR
-            found[index] = (
-                max(_MAD_TO_SIGMA * spread / math.sqrt(2.0), FLOOR) if large else short_term_sigma(xs[index])
-            )
-    return found
+def width(x: FloatArray) -> float:
+    """Standard deviation of one value, from differences at several lags; at least FLOOR."""
+    spreads = []
+    for lag in _LAGS:
+        if len(x) > lag:
+            difference = np.abs(x[lag:] - x[:-lag])
+            spread = median(difference)
+            spreads.append(spread if spread > FLOOR else 0.845 * float(difference.mean()))
+    return max(_MAD_TO_SIGMA / math.sqrt(2.0) * sum(spreads) / len(spreads), FLOOR) if spreads else FLOOR
 
 
-def clip_outliers(x: FloatArray, sigma: float, limit: float = 3.0) -> FloatArray:
+def local_width(x: FloatArray) -> FloatArray:
+    """`width` at each value, from what lies within 30 values of it; the ends are mirrored.
+
+    Where noise grows, what is judged at one place is judged by the noise of that place.
+    """
+    total = np.zeros(len(x))
+    lags = [lag for lag in _LAGS if len(x) > lag]
+    for lag in lags:
+        difference = np.abs(x[lag:] - x[:-lag])
+        spread = median_filter(difference, _NEAR, mode="mirror")
+        spread = np.where(spread > FLOOR, spread, 0.845 * uniform_filter1d(difference, _NEAR, mode="mirror"))
+        # A difference stands between its two values.
+        total += np.pad(spread, (lag // 2, lag - lag // 2), mode="edge")
+    result: FloatArray = np.maximum(_MAD_TO_SIGMA / math.sqrt(2.0) * total / max(1, len(lags)), FLOOR)
+    return result
+
+
+def clip_outliers(x: FloatArray, sigma: float | FloatArray, limit: float = 3.0) -> FloatArray:
     """`x` with everything beyond `limit` sigmas of its running median moved to that bound."""
     middle = running_median(x)
     result: FloatArray = np.clip(x, middle - limit * sigma, middle + limit * sigma)
