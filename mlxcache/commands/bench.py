@@ -17,6 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from mlxcache.counters.choosing import COUNTERS, NoCounterError, choose
 from mlxcache.history.repository.full_history import require_full_history
 from mlxcache.runner.asv_machine import register
 from mlxcache.runner.asv_main import CHANGES_VARIABLE, SAID_VARIABLE, SHARD_VARIABLE
@@ -62,6 +63,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--collect", type=Path, metavar="DIR", help="copy what this run wrote to DIR as well, for `mlxcache merge`"
     )
+    parser.add_argument(
+        "--count",
+        action="append",
+        metavar="REGEX",
+        help="count the instructions of the time_ benchmarks in which this is found, instead of timing anything",
+    )
+    parser.add_argument(
+        "--counter",
+        choices=[counter.name for counter in COUNTERS],
+        help="what counts them (default: the first that can be used here; `mlxcache doctor` lists them)",
+    )
     parser.add_argument("--shallow", action="store_true", help="measure in a shallow clone all the same")
     parser.epilog = "All other arguments are handed to `asv run`, for example a range of commits or --bench REGEX."
 
@@ -73,11 +85,15 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
         project = Project.load(args.config, args.results)
         if not args.shallow:
             require_full_history(project.repo)
+        counter = choose(args.counter) if args.count else None
         machine = this_machine(args.device)
         register(machine)
+    except NoCounterError as error:
+        print(f"mlxcache bench: skipped, nothing was counted: {error}", file=sys.stderr)
+        return NOT_DONE
     except (ValueError, OSError) as error:
         print(f"mlxcache bench: {error}", file=sys.stderr)
-        return 2
+        return NOT_DONE
     results = project.results
     settings = quiet_settings(machine, rest, None if args.no_pin else allowed_cpus())
     arguments = [*rest, *(word for setting in settings for word in setting.arguments)]
@@ -88,6 +104,8 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
         tuple(filter(None, (args.mlx or "").split(","))),
         args.cuda or "",
         str(results) if args.results else "",
+        counter.name if counter else "",
+        tuple(args.count or ()),
     )
     durations = known_durations(results, machine.key) if shard else []
     before, known, since = this_state(), _written(results), time.time() * 1000
