@@ -17,13 +17,14 @@ import tempfile
 import time
 from pathlib import Path
 
-from mlxcache.counters.choosing import COUNTERS, NoCounterError, choose
+from mlxcache.counters.choosing import COUNTERS, NoCounterError, choose, series_name
 from mlxcache.history.repository.full_history import require_full_history
 from mlxcache.runner.asv_machine import register
 from mlxcache.runner.asv_main import CHANGES_VARIABLE, SAID_VARIABLE, SHARD_VARIABLE
 from mlxcache.runner.changes import Changes, device_for
 from mlxcache.runner.collect import collect
 from mlxcache.runner.facts import this_machine, this_state
+from mlxcache.runner.missing import first_parents, in_order, with_results
 from mlxcache.runner.outcome import Outcome, judge_run, nothing_written
 from mlxcache.runner.project import Project
 from mlxcache.runner.record import append_record, run_record
@@ -74,6 +75,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
         choices=[counter.name for counter in COUNTERS],
         help="what counts them (default: the first that can be used here; `mlxcache doctor` lists them)",
     )
+    parser.add_argument(
+        "--missing",
+        nargs="?",
+        const="HEAD",
+        metavar="RANGE",
+        help="measure, one by one, the first-parent commits that have no results here yet: the ends first, then "
+        "the middle of the longest gap; stop it at any time, and the next run goes on",
+    )
+    parser.add_argument(
+        "--touching",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="with --missing: commits that change it only",
+    )
     parser.add_argument("--shallow", action="store_true", help="measure in a shallow clone all the same")
     parser.epilog = "All other arguments are handed to `asv run`, for example a range of commits or --bench REGEX."
 
@@ -88,6 +104,8 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
         counter = choose(args.counter) if args.count else None
         machine = this_machine(args.device)
         register(machine)
+        if args.missing is not None:
+            return _missing(args, rest, project, machine.key, series_name(counter) if counter else "")
     except NoCounterError as error:
         print(f"mlxcache bench: skipped, nothing was counted: {error}", file=sys.stderr)
         return NOT_DONE
@@ -136,6 +154,23 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     if status:
         print(f"mlxcache bench: asv ended with status {status}; what had finished is kept", file=sys.stderr)
     return _told(judge_run(results, files, since), status)
+
+
+def _missing(args: argparse.Namespace, rest: list[str], project: Project, machine: str, counter: str) -> int:
+    """One run a commit, complete on disk when it ends; a commit that fails does not stop the next."""
+    line = first_parents(project.repo, args.missing, args.touching)
+    wanted = in_order(line, with_results(project.results / machine, counter))
+    each = argparse.Namespace(**{**vars(args), "missing": None})
+    worst = 0
+    for number, commit in enumerate(wanted, 1):
+        print(f"mlxcache bench: missing commit {number} of {len(wanted)}: {commit[:10]}", file=sys.stderr)
+        status = run(each, [f"{commit}^!", *rest])
+        if status > 2 or status < 0:  # stopped
+            return status
+        worst = max(worst, status)
+    if not wanted:
+        print(f"mlxcache bench: nothing is missing of {len(line)} commits", file=sys.stderr)
+    return worst
 
 
 def _told(outcome: Outcome, status: int) -> int:
