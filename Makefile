@@ -27,7 +27,7 @@ SITE := https://$(firstword $(subst /, ,$(GITHUB_REPOSITORY))).github.io/$(lastw
 endif
 endif
 
-.PHONY: help setup workflows results-tree compare confirm notify rehearse proof-small proof-large bench releases test lint site notebook pictures wheel numbers detector-table model-table clean
+.PHONY: help setup workflows results-tree compare confirm notify rehearse proof-small proof-large bench releases test lint site notebook pictures wheel numbers detector-table model-table clean counts
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
@@ -44,6 +44,11 @@ setup: $(READY) ## make .venv with everything in it
 bench: $(READY) ## measure the current commit: at most two minutes once everything is installed
 	@echo "Peers, whole models, cells and quantised storage are left out: \`$(BIN)/mlxcache bench\` measures all of the suite."
 	$(BIN)/mlxcache bench HEAD^! --rounds 1 --bench '^(?!peers|model|quantised|cells)'
+
+# What `make counts` counts of a commit: the step with both paths, and what no commit changes.
+COUNTED ?= decode\.Decode\.time_step\(.int(32|64)., 128, 1024\)|control\.Control\.time_(python|mlx)
+counts: $(READY) ## count the instructions of the current commit's steps (COUNTED), where a counter is installed
+	$(BIN)/mlxcache bench HEAD^! --count '$(COUNTED)' --results "$(RESULTS)"
 
 # One of each minor release that installs beside Python 3.11 and has what the suite needs.
 MLX ?= 0.26.5,0.27.1,0.28.0,0.29.4,0.30.6,0.31.2,0.32.4

@@ -64,18 +64,18 @@ class _Signals:
     """
 
     def __init__(self) -> None:
-        self._number = 0
+        self.number = 0
         self._before: dict[int, Any] = {}
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         again = number == signal.SIGALRM
-        if again != bool(self._number):
+        if again != bool(self.number):
             return
         signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
         if again and _is_ending(sys.exception()):
             return
-        self._number = self._number or number
-        raise KeyboardInterrupt if self._number == signal.SIGINT else Terminated(self._number)
+        self.number = self.number or number
+        raise KeyboardInterrupt if self.number == signal.SIGINT else Terminated(self.number)
 
     def __enter__(self) -> None:
         if threading.current_thread() is threading.main_thread():
@@ -117,23 +117,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             except BrokenPipeError:  # `mlxcache doctor | head`
                 _drop(sys.stdout)
                 return 141
-            except KeyboardInterrupt:
-                return _interrupted(argv is None, 128 + signal.SIGINT, "interrupted; what was finished is kept")
-            except Terminated as error:
-                return _interrupted(
-                    argv is None, 128 + error.number, "ended by a signal; what was finished is kept"
-                )
-            except ModuleNotFoundError as error:
-                package = (error.name or "").partition(".")[0]
-                if not package or package == "mlxcache":
-                    return _unexpected(error)
-                extra = _EXTRAS.get(package, "dashboard")
-                return _complain(f"needs {package}, which is not installed: pip install 'mlxcache[{extra}]'")
-            except OSError as error:
-                _drop(sys.stdout)
-                return _complain(f"could not write or read: {error}")
-            except Exception as error:  # noqa: BLE001  # whatever it is, it is no regression
-                return _unexpected(error)
+            except (Exception, KeyboardInterrupt, Terminated) as error:  # noqa: BLE001  # whatever it is: no regression
+                number = signals.number or (signal.SIGINT if isinstance(error, KeyboardInterrupt) else 0)
+                if number:  # also where an import turned it into an error of its own
+                    return _interrupted(argv is None, number)
+                return _failed(error)
     except KeyboardInterrupt:  # in the middle of all that
         return 128 + signal.SIGINT
     return status
@@ -189,21 +177,33 @@ def _complain(text: str) -> int:
     return _NOT_DONE
 
 
-def _unexpected(error: Exception) -> int:
+def _unexpected(error: BaseException) -> int:
     with contextlib.suppress(OSError, ValueError):
         traceback.print_exc()
     return _complain(f"a mistake in mlxcache, not in your project: {type(error).__name__}: {error}")
 
 
-def _interrupted(is_program: bool, status: int, text: str) -> int:
+def _failed(error: BaseException) -> int:
+    package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    if package and package != "mlxcache":
+        extra = _EXTRAS.get(package, "dashboard")
+        return _complain(f"needs {package}, which is not installed: pip install 'mlxcache[{extra}]'")
+    if isinstance(error, OSError):
+        _drop(sys.stdout)
+        return _complain(f"could not write or read: {error}")
+    return _unexpected(error)
+
+
+def _interrupted(is_program: bool, number: int) -> int:
     """Say so; as a program, end here: threads that still wait for a pipe can crash an interpreter that ends."""
-    _complain(text)
+    how = "interrupted" if number == signal.SIGINT else "ended by a signal"
+    _complain(f"{how}; what was finished is kept")
     if is_program:
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):
                 stream.flush()
-        os._exit(status)
-    return status
+        os._exit(128 + number)
+    return 128 + number
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from mlxcache import Gather, MaskKind, MLXCellCache, update_and_attend
+from mlxcache import Gather, MaskKind, MLXCellCache, make_cache, update_and_attend
 from tests.helpers import config
 from tests.isolation import HOW, run
 
@@ -92,3 +92,28 @@ def test_a_shared_read_holds_zeros_where_nobody_looks() -> None:
     cache.begin_step([0])
     spec = cache.update_and_fetch(0, [3], k[:, :, :1], k[:, :, :1])
     assert np.array(spec.values)[0, 0, :, 0].tolist() == [1.0, 1.0, 1.0, 0.0, 1.0]
+
+
+@pytest.mark.parametrize("dtype", [mx.float16, mx.bfloat16])
+@pytest.mark.parametrize("kind", ["sequence", "cell"])
+def test_a_long_run_is_read_from_where_it_begins_to_where_it_ends(kind: str, dtype: mx.Dtype) -> None:
+    """One token behind 300 of 64 half-precision values: what an NVIDIA GPU takes cuDNN for, by the whole pool."""
+    cfg = config(None, heads=1, dim=64, capacity=2048, initial_capacity=1024, kv_dtype=dtype)
+    cache = make_cache(kind, cfg)
+    others = [(8, 64, 7.0)] if kind == "cell" else []
+    for seq, count, value in (*others, (1, 300, 3.0)):
+        if kind == "cell":
+            cache.begin_step([seq] * count)
+        k = mx.full((1, 1, count, 64), value, dtype)
+        mx.eval(update_and_attend(cache, 0, k, k, k, mx.arange(count, dtype=mx.int32), 0.1))
+    begins = 64 * len(others)
+    for pool in (cache._key_pools[0], cache._value_pools[0]):
+        lies = mx.arange(pool.slots)[None, None, :, None]
+        own = (lies >= begins) & (lies < begins + 300)
+        pool.array = mx.where(own, pool.array, mx.array(float("nan"), dtype))
+        mx.eval(pool.array)
+    if kind == "cell":
+        cache.begin_step([1])
+    token = mx.full((1, 1, 1, 64), 3.0, dtype)
+    out = update_and_attend(cache, 0, token, token, token, mx.array([300], mx.int32), 0.1)
+    np.testing.assert_allclose(np.array(out.astype(mx.float32)), 3.0, rtol=0.02)

@@ -60,6 +60,9 @@ def _state(project: Micro) -> str:
 
 def main(tries: int) -> int:
     """Print what was done and what was left; 1 if anything was."""
+    # Under nohup, or in the background of a script, children inherit that a signal is ignored.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     chance = random.Random(14)
     folder = Path(tempfile.mkdtemp(prefix="mlxcache-signals-"))
     temporary, environments = folder / "tmp", folder / "env"

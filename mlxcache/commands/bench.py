@@ -17,12 +17,14 @@ import tempfile
 import time
 from pathlib import Path
 
+from mlxcache.counters.choosing import COUNTERS, NoCounterError, choose, series_name
 from mlxcache.history.repository.full_history import require_full_history
 from mlxcache.runner.asv_machine import register
 from mlxcache.runner.asv_main import CHANGES_VARIABLE, SAID_VARIABLE, SHARD_VARIABLE
 from mlxcache.runner.changes import Changes, device_for
 from mlxcache.runner.collect import collect
 from mlxcache.runner.facts import this_machine, this_state
+from mlxcache.runner.missing import first_parents, in_order, with_results
 from mlxcache.runner.outcome import Outcome, judge_run, nothing_written
 from mlxcache.runner.project import Project
 from mlxcache.runner.record import append_record, run_record
@@ -62,6 +64,32 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--collect", type=Path, metavar="DIR", help="copy what this run wrote to DIR as well, for `mlxcache merge`"
     )
+    parser.add_argument(
+        "--count",
+        action="append",
+        metavar="REGEX",
+        help="count the instructions of the time_ benchmarks in which this is found, instead of timing anything",
+    )
+    parser.add_argument(
+        "--counter",
+        choices=[counter.name for counter in COUNTERS],
+        help="what counts them (default: the first that can be used here; `mlxcache doctor` lists them)",
+    )
+    parser.add_argument(
+        "--missing",
+        nargs="?",
+        const="HEAD",
+        metavar="RANGE",
+        help="measure, one by one, the first-parent commits that have no results here yet: the ends first, then "
+        "the middle of the longest gap; stop it at any time, and the next run goes on",
+    )
+    parser.add_argument(
+        "--touching",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="with --missing: commits that change it only",
+    )
     parser.add_argument("--shallow", action="store_true", help="measure in a shallow clone all the same")
     parser.epilog = "All other arguments are handed to `asv run`, for example a range of commits or --bench REGEX."
 
@@ -73,11 +101,17 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
         project = Project.load(args.config, args.results)
         if not args.shallow:
             require_full_history(project.repo)
+        counter = choose(args.counter) if args.count else None
         machine = this_machine(args.device)
         register(machine)
+        if args.missing is not None:
+            return _missing(args, rest, project, machine.key, series_name(counter) if counter else "")
+    except NoCounterError as error:
+        print(f"mlxcache bench: skipped, nothing was counted: {error}", file=sys.stderr)
+        return NOT_DONE
     except (ValueError, OSError) as error:
         print(f"mlxcache bench: {error}", file=sys.stderr)
-        return 2
+        return NOT_DONE
     results = project.results
     settings = quiet_settings(machine, rest, None if args.no_pin else allowed_cpus())
     arguments = [*rest, *(word for setting in settings for word in setting.arguments)]
@@ -88,6 +122,8 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
         tuple(filter(None, (args.mlx or "").split(","))),
         args.cuda or "",
         str(results) if args.results else "",
+        counter.name if counter else "",
+        tuple(args.count or ()),
     )
     durations = known_durations(results, machine.key) if shard else []
     before, known, since = this_state(), _written(results), time.time() * 1000
@@ -118,6 +154,23 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     if status:
         print(f"mlxcache bench: asv ended with status {status}; what had finished is kept", file=sys.stderr)
     return _told(judge_run(results, files, since), status)
+
+
+def _missing(args: argparse.Namespace, rest: list[str], project: Project, machine: str, counter: str) -> int:
+    """One run a commit, complete on disk when it ends; a commit that fails does not stop the next."""
+    line = first_parents(project.repo, args.missing, args.touching)
+    wanted = in_order(line, with_results(project.results / machine, counter))
+    each = argparse.Namespace(**{**vars(args), "missing": None})
+    worst = 0
+    for number, commit in enumerate(wanted, 1):
+        print(f"mlxcache bench: missing commit {number} of {len(wanted)}: {commit[:10]}", file=sys.stderr)
+        status = run(each, [f"{commit}^!", *rest])
+        if status > 2 or status < 0:  # stopped
+            return status
+        worst = max(worst, status)
+    if not wanted:
+        print(f"mlxcache bench: nothing is missing of {len(line)} commits", file=sys.stderr)
+    return worst
 
 
 def _told(outcome: Outcome, status: int) -> int:

@@ -14,6 +14,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mlxcache.commands.selecting import add_selection, select
+from mlxcache.counters.asv_suite import VARIABLE as COUNTER_VARIABLE
+from mlxcache.counters.asv_suite import count_pattern
+from mlxcache.counters.choosing import NoCounterError, choose
+from mlxcache.counters.choosing import series_name as counter_name
 from mlxcache.history.changes.confirmations import read_confirmations
 from mlxcache.history.comparing.protocol import (
     Comparison,
@@ -27,6 +31,7 @@ from mlxcache.history.comparing.verdicts import Limits, Verdict
 from mlxcache.history.loading.history import History
 from mlxcache.history.loading.table import read
 from mlxcache.history.repository.revisions import resolve_commit, where_left
+from mlxcache.history.statistics.counted import COUNT_ROUNDS, SMALLEST
 from mlxcache.remeasure.driver_process import DriverProcess
 from mlxcache.remeasure.project import Place, repository, results_folder
 from mlxcache.remeasure.rounds import DEFAULT_ROUNDS, MeasureError, OverBudgetError, find_config, measure
@@ -57,6 +62,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=float,
         metavar="MINUTES",
         help="with --measure: end after so many minutes, with a verdict of what there is by then",
+    )
+    parser.add_argument(
+        "--count",
+        action="append",
+        metavar="REGEX",
+        help="with --measure: count the instructions of the time_ benchmarks in which this is found; "
+        f"{COUNT_ROUNDS} rounds, and {SMALLEST:.1%} matters",
     )
     parser.add_argument(
         "--env",
@@ -90,7 +102,7 @@ def run(args: argparse.Namespace) -> int:
         args.start = args.repo or "."
         args.results = results_folder(args.results, args.config or args.start)
         comparison, history = _compare(args, began)
-    except (MeasureError, ValueError, OSError) as error:
+    except (MeasureError, NoCounterError, ValueError, OSError) as error:
         print(f"mlxcache compare: {error}", file=sys.stderr)
         if args.format != "text":  # whoever reads the output reads that there is no verdict
             sys.stdout.write(render(NotDone(str(error)), args.format))
@@ -114,7 +126,11 @@ def _compare(args: argparse.Namespace, began: float) -> tuple[Comparison, Histor
         raise ValueError(f"--budget: got {args.budget:g}, expected minutes above 0, together with --measure")
     if args.rounds is not None and not args.measure:
         raise ValueError(f"--rounds: got {args.rounds}, which has no effect without --measure")
-    args.rounds = DEFAULT_ROUNDS if args.rounds is None else args.rounds
+    if args.count and not args.measure:
+        raise ValueError("--count: counts are taken with --measure; stored ones are compared without it")
+    if args.rounds is None:
+        args.rounds = COUNT_ROUNDS if args.count else DEFAULT_ROUNDS
+    args.bench += [count_pattern(pattern) for pattern in args.count or ()]
     protocol = Protocol(
         limits=Limits(relevant=args.relevant / 100.0, tolerated=max(0.05, 2 * args.relevant / 100.0)),
         control=args.control,
@@ -180,6 +196,8 @@ class _Measuring:
         self._config = find_config(args.config or args.start)
         device = device_for(this_machine())
         self._variables = {DEVICE_VARIABLE: device} if device else {}
+        if args.count:
+            self._variables[COUNTER_VARIABLE] = counter_name(choose())
         self._measured = False
         self.was_cut = False
 

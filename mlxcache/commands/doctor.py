@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+from mlxcache.counters.choosing import COUNTERS, series_name
 from mlxcache.history import load
 from mlxcache.history.asv.problems import Problems
 from mlxcache.history.loading.history import facts_of
@@ -21,14 +22,34 @@ def configure(parser: argparse.ArgumentParser) -> None:
         " 0 no problem, 1 problems, 2 it could not be done or no results are there."
     )
     parser.add_argument(
-        "results", nargs="+", type=Path, metavar="DIR", help="a results folder, or one above several"
+        "results",
+        nargs="*",
+        type=Path,
+        metavar="DIR",
+        help="a results folder, or one above several; none: only the counters",
     )
     parser.add_argument("--repo", type=Path, metavar="DIR", help="the repository, to check the commits as well")
     parser.add_argument("--branch", default="HEAD", help="whose history orders the commits (default: HEAD)")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Read everything and print what is wrong with it."""
+    """Read everything and print what is wrong with it; then what can count instructions here."""
+    status = _doctor(args) if args.results else 0
+    if status != 2:
+        _counters()
+    return status
+
+
+def _counters() -> None:
+    """Which counters of instructions can be used here, and why not the others."""
+    print("counters of instructions (`mlxcache bench --count REGEX`):")
+    for counter in COUNTERS:
+        problem = counter.problem()
+        told = f"cannot be used: {problem}" if problem else f"{series_name(counter)}: {counter.counts}"
+        print(f"  {counter.name:8} {told}")
+
+
+def _doctor(args: argparse.Namespace) -> int:
     try:
         df = load(args.results, args.repo, branch=args.branch)
     except (ValueError, OSError) as error:

@@ -39,6 +39,8 @@ from asv.machine import Machine, MachineCollection
 from asv.plugin_manager import plugin_manager
 from asv.repo import get_repo
 
+from mlxcache.counters.asv_suite import VARIABLE as COUNTER_VARIABLE
+from mlxcache.counters.asv_suite import counter_label
 from mlxcache.history.asv.facts import default_unit
 from mlxcache.remeasure.asv_side import DriverError, Listing, Side, last_lines
 from mlxcache.remeasure.pairing import Pairing, Run, Selection, Work, pair
@@ -184,6 +186,9 @@ def _environments(
     for name, value in variables.items():
         if name in (conf.matrix.get("env_nobuild") or {}):  # another project has no use for it
             conf.matrix["env_nobuild"][name] = [value]
+    counted = {variables.get(COUNTER_VARIABLE, ""), *map(counter_label, specs)} - {""}
+    if counted:  # any project's benchmarks can be counted
+        conf.matrix.setdefault("env_nobuild", {})[COUNTER_VARIABLE] = sorted(counted)
     _recall(conf, specs)
     conf.env_dir = os.path.join(os.path.abspath(conf.env_dir), "compare", folder)  # noqa: PTH100, PTH118, asv wants text
     try:

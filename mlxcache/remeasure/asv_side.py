@@ -20,6 +20,7 @@ from typing import Any
 from asv import util
 from asv.runner import get_spawner, run_benchmark
 
+from mlxcache.counters.asv_suite import count_entry, counter_of, counting_spawner
 from mlxcache.history.asv.facts import stable_params
 from mlxcache.remeasure.suites import Suite
 
@@ -193,9 +194,12 @@ class Side:
         }
         for module, each in broken.items():
             print(f"{self.called}: {module} cannot be imported\n{each.trace}", flush=True)
+        entries = facts["benchmarks"]
+        if counter_of(self.env.env_vars) is not None:  # an environment of counts has counts only
+            entries = [count for entry in entries if (count := count_entry(entry)) is not None]
         return Listing(
             suite,
-            {entry["name"]: entry for entry in facts["benchmarks"]},
+            {entry["name"]: entry for entry in entries},
             broken,
             facts["packages"],
             tuple(facts["checkout"]),
@@ -214,7 +218,7 @@ class Side:
         name, key = str(benchmark["name"]), benchmark.get("setup_cache_key")
         if benchmark.get("timeout") is None:
             benchmark["timeout"] = self.conf.default_benchmark_timeout
-        spawner = get_spawner(self.env, str(suite.folder), launch_method=None)
+        spawner = self._spawner(suite)
         if key is not None:
             folder, spent = self._cache(spawner, suite, key, benchmark)
             if folder is None:
@@ -230,6 +234,15 @@ class Side:
         if result.errcode and not said:
             said = f"{name} ended with status {result.errcode} and said nothing"
         return values, said, spent
+
+    def _spawner(self, suite: Suite) -> Any:
+        counter = counter_of(self.env.env_vars)
+        if counter is None:
+            return get_spawner(self.env, str(suite.folder), launch_method=None)
+        folder = str(suite.folder)
+        return counting_spawner(
+            self.env, folder, counter, lambda: get_spawner(self.env, folder, launch_method=None)
+        )
 
     def _cache(self, spawner: Any, suite: Suite, key: str, benchmark: dict[str, Any]) -> tuple[str | None, float]:
         """The folder of a setup_cache, made once for this commit; None if that failed."""

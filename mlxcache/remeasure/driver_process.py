@@ -101,6 +101,7 @@ class DriverProcess:
         return False
 
     def _start(self) -> subprocess.Popen[bytes]:
+        _sweep(self._scratch.parent)
         self._scratch.mkdir(mode=0o700)
         inner = self._scratch / "tmp"
         inner.mkdir()
@@ -157,6 +158,16 @@ class DriverProcess:
             end_session(process.pid)
             if process.stdout is not None:
                 process.stdout.close()
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what one left that was killed between making its folder and starting a driver that would have."""
+    for left in folder.glob("mlxcache-measure-*-*"):
+        with contextlib.suppress(OSError, ValueError):
+            try:
+                os.kill(int(left.name.split("-")[2]), 0)
+            except ProcessLookupError:
+                shutil.rmtree(left, ignore_errors=True)
 
 
 def run_driver(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -156,8 +156,9 @@ def _gone(on_head: Listing, own: Listing, selection: Selection) -> Iterator[Lost
                 yield Lost(f"{name}({label})" if label else name, "head's suite does not have these parameters")
     known_files = {str(entry.get("module")) for entry in own.benchmarks.values()}
     for module, broken in on_head.broken.items():
-        # What a new file would have had nobody knows, so it counts only where all was asked for.
-        if module not in known_files and selection.takes_all:
+        # What a new file would have had nobody knows, so it counts only where all was asked for; what base cannot
+        # import either was not lost here.
+        if module not in known_files and module not in own.broken and selection.takes_all:
             yield Lost(broken.file, f"cannot be imported on head: {broken.reason}")
 
 

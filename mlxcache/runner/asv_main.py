@@ -16,6 +16,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from mlxcache.counters.asv_suite import count_instead
+from mlxcache.counters.choosing import named
 from mlxcache.runner.changes import Changes
 from mlxcache.runner.shards import Shard, Took, restrict_discovery
 from mlxcache.support.sessions import end_with
@@ -58,6 +60,8 @@ def main() -> None:
         )
     if {"--quick", "-q"} & set(sys.argv):
         os.environ[QUICK_VARIABLE] = "1"
+    if changes.counter:
+        count_instead(changes.count, named(changes.counter))
     load = asv.config.Config.load.__func__
 
     def load_changed(cls: type, path: str | None = None) -> Any:

@@ -1,4 +1,4 @@
-"""What a run changes in asv's configuration: the device, the MLX releases, MLX's CUDA build.
+"""What a run changes in asv's configuration: the device, the MLX releases, MLX's CUDA build, the counter.
 
 asv's file stays as it is: what differs is applied to the loaded configuration and becomes part of the
 environment's name, so that results of two devices or releases never share a series.
@@ -10,6 +10,8 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from mlxcache.counters.asv_suite import set_counter
+from mlxcache.counters.choosing import named
 from mlxcache.runner.facts import Machine
 
 DEVICE_VARIABLE = "MLXCACHE_DEVICE"
@@ -32,13 +34,16 @@ class Changes:
     """Changes to the matrix.
 
     `device` is what the benchmarks get as MLXCACHE_DEVICE; `mlx` are releases of MLX, one environment each; `cuda`
-    is the major CUDA version of MLX's Linux GPU build; `results` is another results folder.
+    is the major CUDA version of MLX's Linux GPU build; `results` is another results folder. `counter` is the one
+    with which benchmarks that `count` (regular expressions) finds are counted instead of timed.
     """
 
     device: str = ""
     mlx: tuple[str, ...] = ()
     cuda: str = ""
     results: str = ""
+    counter: str = ""
+    count: tuple[str, ...] = ()
 
     def as_json(self) -> str:
         """For the environment of the process that runs asv."""
@@ -51,6 +56,8 @@ class Changes:
             config.results_dir = self.results
         if self.device:
             config.matrix.setdefault("env_nobuild", {})[DEVICE_VARIABLE] = [self.device]
+        if self.counter:
+            set_counter(config, named(self.counter))
         if self.mlx:
             required["pip+mlx"] = list(self.mlx)
             # The peers' mlx-lm fits one MLX; without it they skip and say so.

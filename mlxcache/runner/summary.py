@@ -49,10 +49,27 @@ def summarise(
     table = table.assign(
         low=[_low(value, samples) for value, samples in zip(table["value"], table["samples"], strict=True)]
     )
-    lines += _noise(table, before, thermal)
+    counted = (table["unit"].astype(str) == "instructions").to_numpy(np.bool_)
+    lines += _counts(table[counted])
+    lines += _noise(table[~counted], before, thermal)
     lines += _headlines(table)
     lines += ["results   " + "\n          ".join(str(path) for path in files)]
     return "\n".join(lines)
+
+
+def _counts(table: pd.DataFrame) -> list[str]:
+    """How many counts there are and how well they repeat, by half of what each one's samples span."""
+    fine = table[table["samples"].notna() & (table["status"] == "ok")]
+    if fine.empty:
+        return []
+    halves = [
+        float(np.ptp(np.asarray(samples))) / 2.0 / float(value)
+        for value, samples in zip(fine["value"], fine["samples"], strict=True)
+    ]
+    return [
+        f"counts    {len(fine)} counted in instructions, repeated within {np.median(halves):.2%} in the middle, "
+        f"{max(halves):.2%} at most"
+    ]
 
 
 def _low(value: float, samples: object) -> float:

@@ -429,6 +429,15 @@ def test_pages_pass_the_accessibility_checker(
         assert told == [], page.name
 
 
+def test_the_sorted_list_is_readable_on_a_phone(browser: Any, story: Path) -> None:
+    """A change has the width of the screen, not a letter's."""
+    browser.open(story / "changes.html", "#sort=size", width=390)
+    browser.wait("document.body.dataset.ready === 'yes'")
+    listed = browser.driver.find_elements(By.CSS_SELECTOR, ".change.flat")
+    assert len(listed) == 4
+    assert all(node.size["height"] < 250 for node in listed)
+
+
 def test_two_commits_are_compared_with_a_link_to_keep(browser: Any, story: Path) -> None:
     """Means, verdicts and a table for the two commits around the step; the address brings the same back."""
     before, after = (f"{number:08x}" + "d" * 32 for number in (19, 20))

@@ -156,14 +156,18 @@ def _told(entry: Reach) -> str:
 def account_of(history: History, changes: pd.DataFrame) -> Account:
     """The account of a history and of what `change_points` found in it."""
     retired = retired_series(history.series, history.commits)
-    standing = changes[((changes["direction"] == "regression") & (changes["state"] != "recovered")).to_numpy(bool)]
-    gone = standing["series"].isin(list(retired)).to_numpy(bool)
-    now = standing[~gone]
-    holds = ((now["magnitude_low"] <= 0) & (now["magnitude_high"] >= 0)).to_numpy(bool)
-    unsure = holds & ~now["confirmed"].to_numpy(bool)
+    if changes.empty:
+        standing, gone, unsure = changes, np.zeros(0, np.bool_), np.zeros(0, np.bool_)
+    else:
+        worse = (changes["direction"] == "regression") & (changes["state"] != "recovered")
+        standing = changes[worse.to_numpy(bool)]
+        gone = standing["series"].isin(list(retired)).to_numpy(bool)
+        holds = ((standing["magnitude_low"] <= 0) & (standing["magnitude_high"] >= 0)).to_numpy(bool)
+        confirmed = standing["confirmed"].to_numpy(bool) if "confirmed" in standing else False
+        unsure = holds & ~np.asarray(confirmed, np.bool_)
     return Account(
-        standing=now[~unsure],
-        uncertain=now[unsure],
+        standing=standing[~gone & ~unsure],
+        uncertain=standing[~gone & unsure],
         ended=standing[gone],
         broken=_broken(history, retired),
         reach=_reach(history.series, retired),

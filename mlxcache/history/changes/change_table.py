@@ -29,7 +29,7 @@ from mlxcache.history.changes.aftermath import (
     without_documentation,
 )
 from mlxcache.history.changes.confirmations import Confirmation
-from mlxcache.history.changes.judging import Judged, judge_all
+from mlxcache.history.changes.judging import Judged, judge_all, judge_counts
 from mlxcache.history.changes.segments import Change, Method
 from mlxcache.history.loading.by_series import in_order_of
 from mlxcache.history.loading.direction import direction_of, higher_is_better
@@ -48,6 +48,7 @@ from mlxcache.history.loading.series_table import (
     median_controls,
     tasks_of,
 )
+from mlxcache.history.statistics.counted import is_count
 from mlxcache.history.statistics.effect import Effect
 
 COLUMNS: Final = (
@@ -203,10 +204,15 @@ def change_points(
         asked = {confirmation.key()[1:] for confirmation in reruns}
         tasks: list[Task] = []
         again: list[Task] = []
+        counts: list[Task] = []
         for task in tasks_of(values, keys, controls):
+            if is_count(task.key.unit):
+                counts.append(task)
+                continue
             # What was worth a rerun may be below the threshold of a page without one.
             (again if (*task.key[1:5],) in asked else tasks).append(task)
         found = [
+            *judge_counts(counts, chosen.min_change),
             *judge_all(tasks, chosen, at_hand, show_progress=show_progress),
             *judge_all(again, chosen.for_rerun(), at_hand, show_progress=show_progress),
         ]
@@ -234,7 +240,9 @@ def change_points(
     changes = note_common_moves(changes, places)
     changes, documentation = without_documentation(changes, repo, chosen.min_confidence)
     changes, refuted = apply_confirmations(changes, reruns, df)
-    unsure = (changes["confidence"] < chosen.min_confidence) | (changes["size"] < chosen.min_change - 1e-9)
+    # A count's own threshold was applied to the value that began the level.
+    small = (changes["size"] < chosen.min_change - 1e-9) & ~changes["unit"].map(is_count).astype(bool)
+    unsure = (changes["confidence"] < chosen.min_confidence) | small
     changes = changes[~unsure | changes["confirmed"]]
     named = {(key.machine, key.env, key.benchmark) for key in keys.values()}
     per_place = Counter(name[:2] for name in named if not is_control_benchmark(name[2]))

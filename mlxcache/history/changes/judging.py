@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from mlxcache.history.changes.count_changes import count_changes
 from mlxcache.history.changes.drift import join_drifts
 from mlxcache.history.changes.segments import Change, Method, find_changes, search_range
 from mlxcache.history.loading.series_table import Task
 from mlxcache.history.statistics.control import divide_best, moved_with_control
+from mlxcache.history.statistics.counted import SMALLEST
 from mlxcache.history.statistics.effect import Scale, on_scale
 from mlxcache.history.statistics.noise import width
 from mlxcache.support.progress import progress
@@ -60,6 +62,18 @@ def judge(task: Task, method: Method) -> Judged:
     noise = width(x) if changes else 0.0
     searches = [search_range(change, noise, len(x)) for change in changes]
     return Judged(task, scale, changes, of_machine, searches, control, moved)
+
+
+def judge_counts(tasks: Sequence[Task], smallest: float) -> list[Judged]:
+    """Counts that have changes: no other series says more about them, and there is nothing to search."""
+    found = []
+    for task in tasks:
+        x, scale = on_scale(task.values)
+        changes = count_changes(x, min(SMALLEST, smallest))
+        if changes:
+            searches = [(change.index - 1, change.index) for change in changes]
+            found.append(Judged(task, scale, changes, [], searches, "", ""))
+    return found
 
 
 def _judge_chunk(tasks: Sequence[Task], method: Method) -> list[Judged]:

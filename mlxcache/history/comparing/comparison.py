@@ -12,6 +12,7 @@ runs differ, and that counts. Rounds that were interleaved are compared pair by 
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -37,6 +38,7 @@ from mlxcache.history.loading.series_table import (
     series_keys,
 )
 from mlxcache.history.statistics.control import divide_best
+from mlxcache.history.statistics.counted import SMALLEST, is_count, smallest_change, standard_error, two_sided_p
 from mlxcache.history.statistics.effect import Effect, Scale, Shift, on_scale
 from mlxcache.history.statistics.noise import FloatArray, short_term_sigma
 
@@ -45,6 +47,7 @@ _RUN_TO_RUN: Final = 0.03
 _ENOUGH_HISTORY: Final = 6
 _CONTROL_MOVED: Final = 0.01
 _Z_99: Final = 2.5758
+_Z_95: Final = 1.96
 
 COLUMNS: Final = (
     *KEY_COLUMNS,
@@ -274,6 +277,8 @@ def _stored(task: Task, at_base: int, at_head: int, within: float) -> _Row:
     if scale.logs:
         usable = [c for c in task.controls if np.isfinite(c.x[[at_base, at_head]]).all()]
         x, control = divide_best(x, usable)
+    if is_count(task.key.unit):
+        return _counted(task.key, values[[at_base]], values[[at_head]])
     known = len(x) >= _ENOUGH_HISTORY
     runs = math.sqrt(2.0) * (short_term_sigma(x) if known else _RUN_TO_RUN)
     error = max(within, runs)
@@ -313,6 +318,8 @@ def _paired(key: Key, wide: pd.DataFrame, controls: Mapping[Key, pd.DataFrame]) 
     def undecided(note: str, change: float) -> _Row:
         return _Row(key, value_base, value_head, change, -math.inf, math.inf, 1.0, len(base), "", note)
 
+    if is_count(key.unit) and len(base) and min(float(base.min()), float(head.min())) > 0:
+        return _counted(key, base, head)
     if len(base) < MIN_PAIRS:
         return undecided(f"{len(base)} complete rounds; {MIN_PAIRS} are needed", 0.0)
     if min(float(base.min()), float(head.min())) <= 0:
@@ -341,6 +348,26 @@ def _paired(key: Key, wide: pd.DataFrame, controls: Mapping[Key, pd.DataFrame]) 
     )
 
 
+def _counted(key: Key, base: FloatArray, head: FloatArray) -> _Row:
+    """Counts of both sides: what they differ by where nothing changed is known, so a few are enough."""
+    a, b = np.log(base), np.log(head)
+    seen = max(float(np.ptp(side)) / 2.0 for side in (a, b)) if min(len(a), len(b)) > 1 else 0.0
+    error = standard_error(len(a), len(b), seen)
+    shift = float(np.median(b)) - float(np.median(a))
+    return _Row(
+        key,
+        float(np.median(base)),
+        float(np.median(head)),
+        math.expm1(shift),
+        math.expm1(shift - _Z_95 * error),
+        math.expm1(shift + _Z_95 * error),
+        two_sided_p(shift, error),
+        len(base),
+        "",
+        f"a count: {SMALLEST:.1%} matters",
+    )
+
+
 def _paired_differences(key: Key, base: FloatArray, head: FloatArray) -> _Row:
     """Rounds with values at or below zero, which have no ratio: the pairs' differences are judged."""
     before, after = float(np.median(base)), float(np.median(head))
@@ -362,6 +389,14 @@ def _without_controls(rows: list[_Row], is_control: ControlTest) -> tuple[list[_
         if is_control(row.key.benchmark) and row.p_value < _CONTROL_MOVED
     ]
     return [row for row in rows if not is_control(row.key.benchmark)], notices
+
+
+def limits_of(unit: str, limits: Limits) -> Limits:
+    """What counts for a series of this unit: a count's limits are tighter."""
+    if not is_count(unit):
+        return limits
+    relevant = smallest_change(unit, limits.relevant)
+    return dataclasses.replace(limits, relevant=relevant, tolerated=min(2 * relevant, limits.tolerated))
 
 
 def _finish(
@@ -386,7 +421,8 @@ def _finish(
         change, low, high = row.shares or (row.change, row.low, row.high)
         change, low, high = (-change, -high, -low) if better else (change, low, high)
         estimate = Estimate(change, low, high, row.p_value, row.rounds)
-        verdict = verdict_of(estimate, adjusted_p, limits)
+        its = limits_of(row.key.unit, limits)
+        verdict = verdict_of(estimate, adjusted_p, its)
         significant = adjusted_p <= limits.false_share
         direction = "improvement" if estimate.worse < 0 else "regression"
         records.append(
@@ -403,10 +439,10 @@ def _finish(
                 "p_value": row.p_value,
                 "adjusted_p": adjusted_p,
                 "significant": significant,
-                "relevant": abs(estimate.worse) >= limits.relevant,
+                "relevant": abs(estimate.worse) >= its.relevant,
                 "verdict": str(verdict),
                 "rounds": row.rounds,
-                "further_rounds": further_rounds(estimate, limits) if verdict == "inconclusive" else 0,
+                "further_rounds": further_rounds(estimate, its) if verdict == "inconclusive" else 0,
                 "control": row.control,
                 "already_on_base": known.get(row.key, ""),
                 "note": row.note,
