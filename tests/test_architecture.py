@@ -39,6 +39,7 @@ WINGS: dict[str, dict[str, tuple[str, ...]]] = {
         "loading": ("asv", "repository", "statistics"),
         "changes": ("asv", "repository", "loading", "statistics"),
         "comparing": ("asv", "repository", "loading", "statistics", "changes"),
+        "answering": ("asv", "repository", "loading", "statistics", "changes", "comparing"),
         "analysing": ("asv", "repository", "loading", "statistics", "changes", "comparing"),
         "merging": ("asv", "repository", "loading", "changes"),
     },

@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from mlxcache.commands.selecting import add_selection, select
 from mlxcache.counters.asv_suite import VARIABLE as COUNTER_VARIABLE
 from mlxcache.counters.asv_suite import count_pattern
 from mlxcache.counters.choosing import NoCounterError, choose
@@ -53,7 +54,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--rounds",
         type=int,
         metavar="N",
-        help=f"pairs to measure (default: {DEFAULT_ROUNDS}); what stays open gets up to "
+        help=f"with --measure: pairs to measure (default: {DEFAULT_ROUNDS}); what stays open gets up to "
         f"{Protocol().looks} times as many",
     )
     parser.add_argument(
@@ -69,7 +70,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="with --measure: count the instructions of the time_ benchmarks in which this is found; "
         f"{COUNT_ROUNDS} rounds, and {SMALLEST:.1%} matters",
     )
-    parser.add_argument("--env", action="append", default=[], metavar="SPEC", help="asv environment to measure in")
+    parser.add_argument(
+        "--env",
+        action="append",
+        default=[],
+        metavar="SPEC",
+        help="asv environment to measure in; of stored results those of this name, or in whose name it is found",
+    )
+    add_selection(parser, environments=False)
     parser.add_argument(
         "--exact-base", action="store_true", help="compare with BASE itself, not with where HEAD left it"
     )
@@ -116,6 +124,8 @@ def _say(line: str) -> None:
 def _compare(args: argparse.Namespace, began: float) -> tuple[Comparison, History | None]:
     if args.budget is not None and not (args.measure and args.budget > 0):
         raise ValueError(f"--budget: got {args.budget:g}, expected minutes above 0, together with --measure")
+    if args.rounds is not None and not args.measure:
+        raise ValueError(f"--rounds: got {args.rounds}, which has no effect without --measure")
     if args.count and not args.measure:
         raise ValueError("--count: counts are taken with --measure; stored ones are compared without it")
     if args.rounds is None:
@@ -168,8 +178,11 @@ def _history(args: argparse.Namespace, base: str) -> History | None:
     """Stored results in the order of base's history, or None where there are none."""
     if not Path(args.results).is_dir():
         return None
-    history = read(args.results, repo=args.repo, samples=not args.measure, branch=base)
-    return None if history.frame.empty else history
+    history = read(
+        args.results, repo=args.repo, samples=not args.measure, branch=base, machine_rules=args.machine_rule
+    )
+    chosen = select(history.frame, machines=args.machine, environments=() if args.measure else args.env)
+    return None if chosen.empty else History(chosen, history.facts)
 
 
 class _Measuring:

@@ -1,6 +1,7 @@
 """`mlxcache regressions`: the changes in a history of asv results.
 
-Exit status: 0 no standing regression, 1 there are some, 2 it could not be done.
+Exit status: 0 nothing slower, 1 something is, 2 it could not be done, 3 cannot tell (too few values on a machine),
+4 nothing slower but something gives no value any more.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from pathlib import Path
 
 import pandas as pd
 
+from mlxcache.commands.selecting import add_selection, select
+from mlxcache.history.answering.account import account_of
 from mlxcache.history.changes.change_table import change_points
 from mlxcache.history.changes.confirmations import Confirmation, read_confirmations, write_confirmations
 from mlxcache.history.changes.segments import Method
-from mlxcache.history.loading.history import facts_of
+from mlxcache.history.loading.history import History, facts_of
 from mlxcache.history.loading.table import load
 from mlxcache.history.repository.commits import RepositoryError
 from mlxcache.history.repository.full_history import require_full_history
@@ -23,7 +26,7 @@ from mlxcache.remeasure.confirming import NotMeasured, candidates, confirm_chang
 from mlxcache.remeasure.driver_process import DriverProcess
 from mlxcache.remeasure.project import results_folder
 from mlxcache.remeasure.rounds import DEFAULT_ROUNDS, MeasureError, find_config, measure, this_machine
-from mlxcache.reports.changes import render, standing
+from mlxcache.reports.changes import render
 from mlxcache.reports.text import FORMATS
 from mlxcache.runner import facts
 from mlxcache.support.folder_lock import FolderBusyError
@@ -39,6 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--repo", metavar="DIR", help="the repository; without it commits are ordered by date")
     parser.add_argument("--branch", default="HEAD", help="whose history (default: %(default)s)")
     parser.add_argument("--bench", metavar="REGEX", help="only these benchmarks")
+    add_selection(parser)
     parser.add_argument(
         "--control",
         default="auto",
@@ -66,7 +70,14 @@ def run(args: argparse.Namespace) -> int:
     try:
         if args.repo is not None:
             require_full_history(args.repo)
-        df = load(args.results, repo=args.repo, branch=args.branch, benchmarks=args.bench)
+        table = load(
+            args.results,
+            repo=args.repo,
+            branch=args.branch,
+            benchmarks=args.bench,
+            machine_rules=args.machine_rule,
+        )
+        df = select(table, machines=args.machine, environments=args.env)
         if not (df["status"] == "ok").any():
             raise MeasureError(f"no values in {args.results}; `mlxcache doctor {args.results}` says why")
         notices = [*facts_of(df).notices]
@@ -75,19 +86,20 @@ def run(args: argparse.Namespace) -> int:
         if args.confirm:
             notices += _confirm(df, args)
         changes = _changes(df, args, notices)
+        account = account_of(History.of(df), changes)
         waiting = candidates(changes, None)
         if len(waiting) and not args.confirm:
             notices.append(_ABOUT_CANDIDATES)
     except (MeasureError, RepositoryError, FolderBusyError, ValueError, OSError) as error:
         print(f"mlxcache regressions: {error}", file=sys.stderr)
         return 2
-    sys.stdout.write(render(changes, args.format, notices))
+    sys.stdout.write(render(changes, account, args.format, notices))
     if args.plots:
         from mlxcache.dashboard.figures.plots import plot_changes
 
         written = plot_changes(df, changes, Path(args.plots))
         print(f"{len(written)} figures in {args.plots}", file=sys.stderr)
-    return 1 if len(standing(changes)) else 0
+    return int(account.status)
 
 
 def _changes(

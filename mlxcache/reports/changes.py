@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import pandas as pd
 
+from mlxcache.history.answering.account import Account
 from mlxcache.history.changes.change_table import set_aside_of
 from mlxcache.reports import markdown as md
 from mlxcache.reports.events import state_word
@@ -21,6 +23,8 @@ from mlxcache.reports.text import (
 )
 from mlxcache.reports.units import change_of, interval_of
 
+# Rows of a list that a terminal still shows whole.
+_MOST_BROKEN = 20
 _HEADER = (
     "benchmark",
     "change",
@@ -33,18 +37,19 @@ _HEADER = (
 )
 
 
-def standing(changes: pd.DataFrame) -> pd.DataFrame:
-    """Regressions that nothing took back."""
-    return changes[(changes["direction"] == "regression") & (changes["state"] != "recovered")]
-
-
-def render(changes: pd.DataFrame, how: Format, notices: Sequence[str] = ()) -> str:
+def render(changes: pd.DataFrame, account: Account, how: Format, notices: Sequence[str] = ()) -> str:
     """All changes in one of the three formats; ends with a newline."""
     if how == "json":
         aside = set_aside_of(changes)
         return as_json(
             {
-                "regressions": len(standing(changes)),
+                "status": int(account.status),
+                "answer": account.sentence,
+                "regressions": len(account.standing),
+                "reach": [asdict(entry) for entry in account.reach],
+                "broken": [asdict(entry) for entry in account.broken],
+                "uncertain": records(account.uncertain),
+                "ended": records(account.ended),
                 "notices": list(notices),
                 "changes": records(changes),
                 "refuted": records(aside.refuted) if aside is not None else [],
@@ -53,10 +58,12 @@ def render(changes: pd.DataFrame, how: Format, notices: Sequence[str] = ()) -> s
             }
         )
     markdown = how == "markdown"
-    parts = _parts(changes)
+    parts = _parts(changes, account)
+    notices = [*account.remarks(), *notices]
     envs = len({env for _, rows in parts for env in rows["env"]}) > 1
     header = (*_HEADER, "environment") if envs else _HEADER
-    lines = [f"### {_headline(changes)}" if markdown else _headline(changes)]
+    lines = [f"### {account.sentence}" if markdown else account.sentence]
+    lines += _broken(account, markdown=markdown)
     for title, rows in parts:
         if rows.empty:
             continue
@@ -77,21 +84,34 @@ def render(changes: pd.DataFrame, how: Format, notices: Sequence[str] = ()) -> s
     return "\n".join(lines) + "\n"
 
 
-def _headline(changes: pd.DataFrame) -> str:
-    now = standing(changes)
-    confirmed = int(now["confirmed"].sum())
-    if now.empty:
-        return "No standing regressions"
-    return (
-        f"{len(now)} standing regression{'s' * (len(now) != 1)}: "
-        f"{confirmed} confirmed, {len(now) - confirmed} candidate{'s' * (len(now) - confirmed != 1)}"
-    )
+def _broken(account: Account, *, markdown: bool) -> list[str]:
+    """What gives no value any more, first of all: it may be the largest change of them."""
+    if not account.broken:
+        return []
+    title = f"Gives no value any more ({len(account.broken)})"
+    header = ("benchmark", "last value", "none since", "commits", "machine")
+    cells = [
+        [
+            md.code(entry.name) if markdown else entry.name,
+            entry.last_good[:8],
+            entry.since[:8],
+            str(entry.n_commits),
+            md.code(entry.machine) if markdown else entry.machine,
+        ]
+        for entry in account.broken[:_MOST_BROKEN]
+    ]
+    rest = len(account.broken) - len(cells)
+    lines = ["", f"**{title}**", ""] if markdown else ["", title]
+    lines += md.table(header, cells) if markdown else text_table(header, cells)
+    return lines + ([f"and {rest} more"] if rest else [])
 
 
-def _parts(changes: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
+def _parts(changes: pd.DataFrame, account: Account) -> list[tuple[str, pd.DataFrame]]:
     worse = changes["direction"] == "regression"
     parts = [
-        ("Regressions", standing(changes)),
+        ("Regressions", account.standing),
+        ("Uncertain: the interval holds 0", account.uncertain),
+        ("No longer measured", account.ended),
         ("Recovered regressions", changes[worse & (changes["state"] == "recovered")]),
         ("Improvements", changes[~worse]),
     ]

@@ -32,10 +32,10 @@ from mlxcache.dashboard.pages.paths import heat_class
 from mlxcache.dashboard.pages.scaling import looks_of
 from mlxcache.dashboard.site import build_site
 from mlxcache.history import change_points
+from mlxcache.history.answering.retired import retired_series
 from mlxcache.history.loading.series_store import SeriesStore
 from mlxcache.reports.events import group_changes, left_standing, standing
 from mlxcache.reports.plain_text import clean, cut, script_json, short
-from mlxcache.reports.retired import retired_series
 from mlxcache.support.names import slug
 from tests.dashboard.site_trees import (
     SUITE,

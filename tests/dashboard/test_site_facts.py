@@ -141,13 +141,13 @@ def test_an_interval_that_holds_zero_is_no_headline(tmp_path: Path) -> None:
 
 
 def test_one_commit_that_moved_many_is_one_row(tmp_path: Path) -> None:
-    """Eight benchmarks slower at one commit are a line that unfolds, and a changed machine is thought of."""
+    """Seven benchmarks slower at one commit are a line that unfolds, and a changed machine is thought of."""
     for number in range(40):
         step = 1.4 if number >= 20 else 1.0
-        write_file(tmp_path / "results", number, {f"a.time_{i}": 1e-3 * step for i in range(8)})
+        write_file(tmp_path / "results", number, {f"a.time_{i}": 1e-3 * (step if i else 1.0) for i in range(8)})
     build_site(*judged(tmp_path / "results"), tmp_path / "site")
     front = (tmp_path / "site" / "index.html").read_text()
-    assert "8 of 8 benchmarks slower, median +40.0 %, m1" in front
+    assert "7 of 8 benchmarks slower, median +40.0 %, m1" in front
     assert "Most of what this machine measures moved at once" in front
     assert front.count('<details class="since"') == 1
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mlxcache.dashboard.data.facts import SiteFacts
-from mlxcache.dashboard.data.judged import LEAST_COMMITS, Judged, judged
 from mlxcache.dashboard.data.quality import percent
+from mlxcache.history.answering.account import LEAST_COMMITS, Broken, Reach
 from mlxcache.history.repository.commits import Commit
 from mlxcache.reports.events import Event, left_standing, standing
 from mlxcache.reports.plain_text import short
@@ -26,7 +26,7 @@ class Answer:
     mood: Literal["fine", "worse", "unknown"]
     sentence: str
     detail: str
-    judged: tuple[Judged, ...] = ()
+    judged: tuple[Reach, ...] = ()
 
 
 def plural(n: int, word: str, many: str = "") -> str:
@@ -83,7 +83,7 @@ def _latest(facts: SiteFacts, now: Sequence[Event]) -> str:
     )
 
 
-def _reach(found: Sequence[Judged], facts: SiteFacts) -> str:
+def _reach(found: Sequence[Reach], facts: SiteFacts) -> str:
     """What could have been seen, and what could not."""
     able = [entry for entry in found if entry.n_judged]
     few = sum(entry.n_series - entry.n_judged for entry in found)
@@ -106,8 +106,20 @@ def _reach(found: Sequence[Judged], facts: SiteFacts) -> str:
     return " ".join(parts)
 
 
-def _least(entry: Judged) -> float:
+def _least(entry: Reach) -> float:
     return entry.least or 0.0
+
+
+def _broken(broken: Sequence[Broken]) -> tuple[str, str]:
+    """That benchmarks give no value any more, and which, since when."""
+    n = len({entry.benchmark for entry in broken})
+    first = max(broken, key=lambda entry: entry.n_commits)
+    sentence = f"{plural(n, 'benchmark')} {'gives' if n == 1 else 'give'} no value any more."
+    return sentence, (
+        f"{short(first.name, 80)} has failed or timed out since {first.since[:8]} "
+        f"({plural(first.n_commits, 'commit')}); its last value is of {first.last_good[:8]}. "
+        "Nothing else is slower for sure in what could be judged."
+    )
 
 
 def answer(facts: SiteFacts) -> Answer:
@@ -121,7 +133,7 @@ def answer(facts: SiteFacts) -> Answer:
         counts = df["status"].value_counts()
         parts = [f"{int(n):,} {status}" for status, n in counts.items() if n]
         return Answer("unknown", "Nothing was measured.", f"All results lack a value: {', '.join(parts)}.")
-    found = tuple(judged(store, facts.noise, facts.retired))
+    found = facts.account.reach
     standing_now = standing(facts.events)
     now = certain(standing_now)
     unsure = len(standing_now) - len(now)
@@ -134,6 +146,9 @@ def answer(facts: SiteFacts) -> Answer:
     if ended:
         past = f" {plural(len(ended), 'regression')} stood when the series were last measured.{past}"
     able = [entry for entry in found if entry.n_judged]
+    if facts.account.broken:
+        sentence, detail = _broken(facts.account.broken)
+        return Answer("worse", sentence, f"{detail} {_reach(found, facts)}{perhaps}{past}".strip(), found)
     if not able:
         which = " that is still measured" if facts.retired else ""
         lengths = zip(store.keys, (store.stops - store.starts).tolist(), strict=True)

@@ -17,13 +17,13 @@ import pandas as pd
 from mlxcache.dashboard.data.names import Names
 from mlxcache.dashboard.data.quality import Coverage, Noise, coverage, machine_noise
 from mlxcache.dashboard.data.repository import Repository
+from mlxcache.history.answering.account import Account, account_of
 from mlxcache.history.asv.facts import Benchmark
 from mlxcache.history.asv.problems import Problems
 from mlxcache.history.loading.history import History
 from mlxcache.history.loading.series_store import SeriesStore
 from mlxcache.history.repository.commits import Commit
 from mlxcache.reports.events import Event, group_changes
-from mlxcache.reports.retired import retired_series
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +40,7 @@ class SiteFacts:
     problems: Problems
     notices: Sequence[str]
     names: Names
+    account: Account
     retired: frozenset[int]
     events: list[Event]
     title: str
@@ -85,7 +86,8 @@ def gather(
     history = History.of(table)
     df, store, commits, benchmarks = history.frame, history.series, history.commits, history.benchmarks
     repository = Repository(repo, branch, commits)
-    retired = retired_series(store, commits)
+    account = account_of(history, changes)
+    retired = account.retired
     measured = {key.env for key in store.keys}
     packages = {env: own for env, own in _packages(history).items() if env in measured}
     packages |= {env: {} for env in measured - packages.keys()}
@@ -103,6 +105,7 @@ def gather(
         notices=[*history.notices, *notices],
         names=Names(store.by_machine, packages, parameters, chosen),
         retired=retired,
+        account=account,
         events=group_changes(changes, retired),
         title=title or repository.name or "Benchmarks",
         address=address,

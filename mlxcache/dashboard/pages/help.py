@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from mlxcache.dashboard.data.facts import SiteFacts
-from mlxcache.dashboard.data.judged import LEAST_COMMITS
 from mlxcache.dashboard.writing.page import Page, Site, always
+from mlxcache.history.answering.account import LEAST_COMMITS
 
 
 def _write(site: Site, facts: SiteFacts) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from mlxcache.dashboard.data.facts import SiteFacts
-from mlxcache.dashboard.data.judged import judged
 from mlxcache.dashboard.data.quality import percent
 from mlxcache.dashboard.writing.page import Page, Site, with_series
 from mlxcache.dashboard.writing.tables import Cell, Table, number
@@ -28,7 +27,7 @@ def _write(site: Site, facts: SiteFacts) -> None:
 
 def _noise_table(facts: SiteFacts) -> Table:
     rows = []
-    reach = {entry.machine: entry for entry in judged(facts.store, facts.noise, facts.retired)}
+    reach = {entry.machine: entry for entry in facts.account.reach}
     for machine, found in facts.noise.items():
         between = found.between or (None, None, None)
         spread = f"{percent(between[1])} to {percent(between[2])}" if found.between else ""

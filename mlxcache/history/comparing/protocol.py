@@ -133,6 +133,8 @@ def compare_stored(
     rows, remarks = judge_stored(
         history, base, head, limits=chosen.limits, control=chosen.control, base_changes=known
     )
+    if rows.empty:
+        raise ValueError(_nothing_common(history.frame, base, head))
     rows = matching(rows, chosen.bench)
     lost = lost_in_table(matching(history.frame, chosen.bench), base, head)
     return _compared(rows, base, head, lost, [*notices, *remarks], noise_lines(rows), chosen, measured=False)
@@ -211,6 +213,19 @@ def compare_measured(
     lost = dataclasses.replace(lost_in_rounds(rounds), reasons=first.lost)
     compared = _compared(rows, base, head, lost, notices, noise, chosen, measured=True, complete=not never)
     return dataclasses.replace(compared, proof=first.proof)
+
+
+def _nothing_common(frame: pd.DataFrame, base: str, head: str) -> str:
+    """Why no series can be compared: where each of the two commits has values."""
+    ok = frame[(frame["status"] == "ok").to_numpy(bool)]
+    places = []
+    for commit in (base, head):
+        rows = ok[(ok["commit"] == commit).to_numpy(bool)]
+        machines = sorted(set(rows["machine"].astype("str")))
+        shown = ", ".join(machines[:3]) + (f" and {len(machines) - 3} more" if len(machines) > 3 else "")
+        places.append(f"{commit[:10]} has values of {shown or 'no machine'}")
+    alike = "; machines that are one kind can be named so with --machine-rule" if all(places) else ""
+    return f"no series was measured on both commits: {'; '.join(places)}{alike}"
 
 
 def _compared(

@@ -1,0 +1,1 @@
+"""What is known of a history, said once: every answer of the product is made from it."""
