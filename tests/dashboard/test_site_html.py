@@ -95,6 +95,8 @@ def test_pages_pass_the_html_checker(checker: Path, sites: list[Path]) -> None:
         f"{message['url'].rpartition('/')[2]}: {message['message']} {message.get('extract', '')[:200]!r}"
         for message in messages
         # The checker takes 'self' for no place on a disk; the browser's tests say whether anything is kept out.
-        if not message["message"].startswith("Resource violates Content Security Policy")
+        # The checker guesses a language from made-up names.
+        if "appears to be written in" not in message["message"]
+        and not message["message"].startswith("Resource violates Content Security Policy")
     ]
     assert told == []
