@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -47,7 +48,10 @@ def checker() -> Path:
             check=False,
         )
         if not jar.is_file():
-            missing(f"npm could not install {CHECKER}: {(done.stderr or done.stdout).strip()[-200:]}")
+            why = f"npm could not install {CHECKER}: {(done.stderr or done.stdout).strip()[-200:]}"
+            if os.environ.get("GITHUB_ACTIONS"):  # elsewhere a machine may reach no registry of npm's
+                missing(why)
+            pytest.skip(why)
     return jar
 
 
