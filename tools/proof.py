@@ -423,7 +423,7 @@ class Proof:
         """Change points, candidates measured again."""
         told = self.mlxcache(
             "regressions", "--confirm", "--results", str(self.results), "--repo", ".", "--branch", "main-line",
-            "--config", str(self.config), "--rounds", str(self.size.rounds), "--format", "json", good=(0, 1),
+            "--config", str(self.config), "--rounds", str(self.size.rounds), "--format", "json", good=(0, 1, 3, 4),
         )  # fmt: skip
         return json.loads(told)
 

@@ -114,11 +114,17 @@ def write_story(root: Path, commits: int = 40) -> Path:
 
 
 def write_hostile(root: Path, commits: int = 16) -> Path:
-    """Names that try to be markup, paths, formulas and templates, each with a step in the middle."""
+    """Names that try to be markup, paths, formulas and templates, each with a step, at one of two commits.
+
+    All at one commit would be the machine's move.
+    """
     write_benchmarks(root, HOSTILE)
     for number in range(commits):
-        step = 1.5 if number >= commits // 2 else 1.0
-        values = dict.fromkeys(HOSTILE, 0.001 * step * (1 + 0.001 * (number % 3)))
+        noise = 1 + 0.001 * (number % 3)
+        values = {
+            name: 0.001 * noise * (1.5 if number >= commits // 2 + (2 if index % 2 else -2) else 1.0)
+            for index, name in enumerate(HOSTILE)
+        }
         write_file(root, number, values, machine="<b>m&1</b>", env="env-<i>x</i>")
     return root
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -47,7 +48,10 @@ def checker() -> Path:
             check=False,
         )
         if not jar.is_file():
-            missing(f"npm could not install {CHECKER}: {(done.stderr or done.stdout).strip()[-200:]}")
+            why = f"npm could not install {CHECKER}: {(done.stderr or done.stdout).strip()[-200:]}"
+            if os.environ.get("GITHUB_ACTIONS"):  # elsewhere a machine may reach no registry of npm's
+                missing(why)
+            pytest.skip(why)
     return jar
 
 
@@ -95,6 +99,8 @@ def test_pages_pass_the_html_checker(checker: Path, sites: list[Path]) -> None:
         f"{message['url'].rpartition('/')[2]}: {message['message']} {message.get('extract', '')[:200]!r}"
         for message in messages
         # The checker takes 'self' for no place on a disk; the browser's tests say whether anything is kept out.
-        if not message["message"].startswith("Resource violates Content Security Policy")
+        # The checker guesses a language from made-up names.
+        if "appears to be written in" not in message["message"]
+        and not message["message"].startswith("Resource violates Content Security Policy")
     ]
     assert told == []

@@ -17,7 +17,7 @@ def test_healthy_tree(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert cli.main(["doctor", str(tmp_path)]) == 0
     out = capsys.readouterr().out
     assert "3 files, 3 commits, 1 machine, 7 series, 21 values (21 ok, 0 failed, 0 skipped)" in out
-    assert out.endswith("no problems\n")
+    assert "\nno problems\n" in out
 
 
 def test_every_problem_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -28,7 +28,7 @@ def test_every_problem_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[
     out = capsys.readouterr().out
     assert f"{path}: time_x: 2 values, expected 1 (no parameters): cannot tell whose [2 values left out]\n" in out
     assert f"{path}: time_y: value 'a', expected a finite number [1 value left out]\n" in out
-    assert out.endswith("2 problems in 1 file, 3 values left out\n")
+    assert "\n2 problems in 1 file, 3 values left out\n" in out
 
 
 def test_cannot_be_done(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

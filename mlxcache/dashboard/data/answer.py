@@ -10,6 +10,7 @@ from typing import Literal
 from mlxcache.dashboard.data.facts import SiteFacts
 from mlxcache.dashboard.data.quality import percent
 from mlxcache.history.answering.account import LEAST_COMMITS, Broken, Reach
+from mlxcache.history.comparing.exit_status import ExitStatus
 from mlxcache.history.repository.commits import Commit
 from mlxcache.reports.events import Event, left_standing, standing
 from mlxcache.reports.plain_text import short
@@ -166,4 +167,6 @@ def answer(facts: SiteFacts) -> Answer:
     sentence = f"Nothing is slower in the {plural(n, 'series', 'series')} that can show it ({where})."
     if unsure:
         sentence = f"Nothing is slower for sure in the {plural(n, 'series', 'series')} that can show it ({where})."
-    return Answer("fine", sentence, f"{_reach(found, facts)}{perhaps}{past}".strip(), found)
+    # A machine on which nothing can be told yet has no tick, as `mlxcache regressions` has no status 0 for it.
+    mood: Literal["fine", "unknown"] = "fine" if facts.account.status is ExitStatus.NOTHING_SLOWER else "unknown"
+    return Answer(mood, sentence, f"{_reach(found, facts)}{perhaps}{past}".strip(), found)
