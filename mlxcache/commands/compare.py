@@ -18,6 +18,7 @@ from mlxcache.counters.asv_suite import VARIABLE as COUNTER_VARIABLE
 from mlxcache.counters.asv_suite import count_pattern
 from mlxcache.counters.choosing import NoCounterError, choose
 from mlxcache.counters.choosing import series_name as counter_name
+from mlxcache.history.answering.assumed import assumed_directions
 from mlxcache.history.changes.confirmations import read_confirmations
 from mlxcache.history.comparing.protocol import (
     Comparison,
@@ -171,6 +172,8 @@ def _compare(args: argparse.Namespace, began: float) -> tuple[Comparison, Histor
         raise MeasureError(f"no results in {args.results}; give --results, or --measure to measure both commits")
     else:
         comparison = compare_stored(history, base, head, protocol, confirmations=confirmations, repo=args.repo)
+    series = zip(comparison.rows["benchmark"].astype(str), comparison.rows["unit"].astype(str), strict=True)
+    notices += assumed_directions(series, {} if history is None else history.benchmarks)
     return dataclasses.replace(comparison, notices=[*notices, *comparison.notices]), history
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from mlxcache.dashboard.output import SiteError
 from mlxcache.dashboard.site import Built, build_site
+from mlxcache.history.answering.assumed import assumed_directions
 from mlxcache.history.asv.machines import RuleError
 from mlxcache.history.changes.change_table import change_points
 from mlxcache.history.changes.confirmations import read_confirmations
@@ -61,6 +62,9 @@ def run(args: argparse.Namespace) -> int:
             machine_rules=args.machine_rule,
         )
         confirmations, notices = read_confirmations(args.results)
+        notices += assumed_directions(
+            ((key.benchmark, key.unit) for key in history.series.keys), history.benchmarks
+        )
         with history.workers():
             changes = change_points(
                 history,

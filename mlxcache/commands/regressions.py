@@ -15,6 +15,7 @@ import pandas as pd
 
 from mlxcache.commands.selecting import add_selection, select
 from mlxcache.history.answering.account import account_of
+from mlxcache.history.answering.assumed import assumed_directions
 from mlxcache.history.changes.change_table import change_points
 from mlxcache.history.changes.confirmations import Confirmation, read_confirmations, write_confirmations
 from mlxcache.history.changes.segments import Method
@@ -86,7 +87,11 @@ def run(args: argparse.Namespace) -> int:
         if args.confirm:
             notices += _confirm(df, args)
         changes = _changes(df, args, notices)
-        account = account_of(History.of(df), changes)
+        history = History.of(df)
+        account = account_of(history, changes)
+        notices += assumed_directions(
+            ((key.benchmark, key.unit) for key in history.series.keys), history.benchmarks
+        )
         waiting = candidates(changes, None)
         if len(waiting) and not args.confirm:
             notices.append(_ABOUT_CANDIDATES)

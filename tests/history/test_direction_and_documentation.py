@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 from frames import commit_file, git
+from result_trees import document, row, write_benchmarks, write_document
 
+from mlxcache.cli import main
 from mlxcache.history.changes.documentation import documentation_only, is_documentation
 from mlxcache.history.loading.direction import (
     Basis,
@@ -115,6 +117,28 @@ def test_direction_of_a_change() -> None:
 def test_documentation_is_known_by_path(path: str, expected: bool) -> None:
     """What people and CI read; nothing that a benchmark could import or be built from."""
     assert is_documentation(path) is expected
+
+
+@pytest.mark.parametrize("command", ["regressions", "compare", "dashboard"])
+def test_commands_say_what_they_assume(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each answer names the unit for which less was taken to be better, and is silent where all is known."""
+    git(tmp_path, "init", "-q")
+    commits = [commit_file(tmp_path, "code.py", str(number)) for number in range(7)]
+    words = {
+        "compare": ["compare", commits[0], commits[-1], "--exact-base"],
+        "dashboard": ["dashboard", "--out", str(tmp_path / "site")],
+    }.get(command, [command])
+    for unit in ("furlongs", "ops/min"):
+        results = tmp_path / unit.partition("/")[0]
+        write_benchmarks(results, {"m.track_x": {"type": "track", "unit": unit}})
+        for number, name in enumerate(commits):
+            content = document({"m.track_x": row([1.0 + number % 2 / 100])}, number=number, commit_hash=name)
+            write_document(results, content)
+        assert main([*words, "--results", str(results), "--repo", str(tmp_path)]) != 2
+        said = capsys.readouterr().out
+        if command == "dashboard":
+            said = "".join(path.read_text() for path in (tmp_path / "site").glob("*.html"))
+        assert ("furlongs" in said and "less is taken to be better" in said) == (unit == "furlongs")
 
 
 def test_ranges_of_documentation(tmp_path: Path) -> None:

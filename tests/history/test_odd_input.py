@@ -81,6 +81,27 @@ def test_a_damaged_name_does_not_reach_the_table(tmp_path: Path, field: str) -> 
     assert len(df.merge(df[["env", "commit"]].drop_duplicates(), on=["env", "commit"])) == len(df) == 14
 
 
+@pytest.mark.parametrize("field", ['"python": "', '"cpu": "', '"arch": "'])
+def test_damaged_facts_stay_readable(tmp_path: Path, field: str) -> None:
+    """What a file says of interpreter and machine may be damaged: its values stay, all text can be encoded."""
+    path = write_tree(tmp_path) / "m1/00000002-venv-py3.12.json"
+    data = path.read_bytes()
+    at = data.index(field.encode()) + len(field)
+    path.write_bytes(data[:at] + bytes([data[at] ^ 0x80]) + data[at + 1 :])
+    df = load(tmp_path)
+    assert named(tmp_path) == [path.name]
+    assert len(df) == 21
+    df.to_string().encode()
+
+
+def test_a_damaged_machine_name_is_one_problem(tmp_path: Path) -> None:
+    """It is machine.json that is named, not every file beside it."""
+    path = write_tree(tmp_path) / "m1/machine.json"
+    path.write_bytes(path.read_bytes().replace(b'"m1"', b'"m\xb1"'))
+    assert named(tmp_path) == ["machine.json"]
+    assert set(load(tmp_path)["machine"]) == {"m1"}
+
+
 @pytest.mark.parametrize("version", [1, 2])
 def test_one_null_for_all_parameters(tmp_path: Path, version: int) -> None:
     """A single null where a benchmark has several parameter sets is a failure of each of them."""

@@ -37,6 +37,10 @@ def read_machine(path: Path) -> tuple[dict[str, Json], list[Fault]]:
     if not isinstance(document.get("machine"), str) or not document["machine"]:
         shown = show(document.get("machine"))
         faults.append(Fault("", f'"machine" is {shown}, expected a name: ignored'))
+    elif not is_clean(document["machine"]):
+        # Every file of the folder would be said to be of another machine.
+        faults.append(Fault("", '"machine" is damaged text: ignored'))
+        del document["machine"]
     return flat(document), faults
 
 

@@ -22,6 +22,7 @@ from mlxcache.history.asv.json_text import (
     is_clean,
     kind,
     may_repeat_keys,
+    readable,
     repeated_keys,
     show,
 )
@@ -116,7 +117,7 @@ def _read_head(document: dict[str, Json], filename: str, builder: Builder) -> tu
         if "env_name" in document or head.api_version > 1:  # early files had none
             builder.fault("", f'"env_name" is {show(env)}: the file name\'s {named[2]!r} is used')
     python = document.get("python")
-    head.python = python if isinstance(python, str) else ""
+    head.python = readable(python) if isinstance(python, str) else ""
 
     date = document.get("date")
     if isinstance(date, int | float) and abs(date) < MAX_DATE_MS:  # false for NaN
