@@ -6,6 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from mlxcache.commands.selecting import add_machine_rule
 from mlxcache.dashboard.output import SiteError
 from mlxcache.dashboard.site import Built, build_site
 from mlxcache.history.answering.assumed import assumed_directions
@@ -35,13 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--control", default="auto", metavar="REGEX", help="the control benchmark (default: by name)"
     )
-    parser.add_argument(
-        "--machine-rule",
-        action="append",
-        default=[],
-        metavar="RULE",
-        help="which machines are one: REGEX=NAME, FIELD~REGEX=NAME or FIELD,FIELD",
-    )
+    add_machine_rule(parser)
     parser.add_argument(
         "--machine-name",
         action="append",

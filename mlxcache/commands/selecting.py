@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import pandas as pd
 
 
-def add_selection(parser: argparse.ArgumentParser, *, environments: bool = True) -> None:
-    """Add --machine-rule, --machine and (unless the command has its own) --env."""
+def add_machine_rule(parser: argparse.ArgumentParser) -> None:
+    """Add --machine-rule."""
     parser.add_argument(
         "--machine-rule",
         action="append",
@@ -18,6 +18,11 @@ def add_selection(parser: argparse.ArgumentParser, *, environments: bool = True)
         metavar="RULE",
         help="which machines are one: REGEX=NAME, FIELD~REGEX=NAME or FIELD,FIELD",
     )
+
+
+def add_selection(parser: argparse.ArgumentParser, *, environments: bool = True) -> None:
+    """Add --machine-rule, --machine and (unless the command has its own) --env."""
+    add_machine_rule(parser)
     parser.add_argument(
         "--machine", action="append", default=[], metavar="REGEX", help="only machines in whose name this is found"
     )
