@@ -248,9 +248,9 @@ def _store_by_call(
 ) -> AttendSpec:
     moves = work.moves
     if moves is not None:
-        write, read, most = Run(work.at, work.shape[2]), Run(work.start, work.span), work.most
-        keys = serve(key_pool, moves, k, write, read, most)
-        return work.spec(keys, serve(value_pool, moves, v, write, read, most), work.kind, work.mask)
+        write, read = Run(work.at, work.shape[2]), Run(work.start, work.span)
+        keys, values = serve((key_pool, value_pool), moves, (k, v), write, read, work.most)
+        return work.spec(keys, values, work.kind, work.mask)
     for pool, update in ((key_pool, k), (value_pool, v)):
         if work.index is not None:
             pool.place(work.index, update)
