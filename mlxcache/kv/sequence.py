@@ -240,9 +240,9 @@ class MLXSequenceCache(MLXCache):
         if step.moved:
             for work, members in zip(step.kinds, self._members, strict=True):
                 if isinstance(work, TurningWork):
+                    lies = work.lies()
                     for layer in members:
-                        served = step.works[layer] is None
-                        self._layout.turning[layer] = work.turning if served else work.before
+                        self._layout.turning[layer] = lies[step.works[layer] is None]
 
     def _begin_again(self) -> None:
         for pool in (*self._key_pools, *self._value_pools):

@@ -81,6 +81,7 @@ class LayerWork:
         "moves",
         "origin",
         "read",
+        "run",
         "shape",
         "slots",
         "span",
@@ -140,6 +141,8 @@ class LayerWork:
         self.origin = 0
         self.turning: Turning | None = None
         self.moves: Moves | None = None
+        #: Where to write, if the moves are no more than to copy aside what then lies there.
+        self.run: tuple[slice, slice, slice] | None = None
         self.most = 0
         #: Steps that may follow as this one was.
         self.left = 0
@@ -152,12 +155,9 @@ class LayerWork:
         self.most = window  # to which the pools grow first
         self.origin, self.turning = plan.origin, plan.turning
         self.lasting = plan.turning is not None or plan.moves is not NO_MOVES
-        if plan.moves is not NO_MOVES:
-            self._move(plan.moves)
-
-    def _move(self, moves: Moves) -> None:
-        self.moves, self.write = moves, None
-        self.slots = 0  # the moves make room
+        if plan.moves is not NO_MOVES or plan.write.stop > plan.read.stop:
+            self.moves, self.write = plan.moves, None
+            self.slots = 0  # the moves make room
 
     def advance(self, window: int | None) -> None:
         """Be the work of the step that follows, of as many tokens, behind where the last ones were written."""
@@ -185,32 +185,53 @@ class TurningWork(LayerWork):
     `ring` is their geometry, `written` the layout's, and `masks` are theirs where the step has several tokens.
     """
 
-    __slots__ = ("_masks", "_ring", "_written", "before")
+    __slots__ = ("_masks", "_quiet", "_ring", "_written", "before", "top")
 
     def turn(self, plan: StepPlan, ring: RingGeometry, written: int, masks: TurningMasks | None) -> None:
         """Be as a sequence's layout plans it, for a turning ring."""
         self.take(plan, ring.window)
         self._ring, self._written, self._masks = ring, written, masks
-        #: How the ring lies for a layer that has not done the step; `turning` is how it does for one that has.
+        #: How the ring lay before, but for its `top`, as that of `turning` may be.
         self.before = plan.turning
+        #: One more than the last token's position.
+        self.top = plan.stop
+        #: Steps that follow as one run with nothing to move.
+        self._quiet = 0
         self.spec = AsStored
         self.read = ...  # all that there is: no slice
 
     def advance(self, window: int | None) -> None:
         """See `LayerWork.advance`."""
-        before = self.before = self.turning
-        assert before is not None
-        self.turning, at, moves = go_on(self._ring, before, self._written)
-        self.at = at
-        self.lasting = False
-        if moves is not None:
-            self._move(moves)
+        turning = self.turning
+        assert turning is not None
+        self.before = turning
+        self.lasting, self.moves, self.run = False, None, None
+        tokens = turning.tokens
+        self.top += tokens
+        if self._quiet:
+            self._quiet -= 1
+            at = self.at + tokens
+            moves = NO_MOVES
         else:
-            self.moves, self.slots = None, before.cells
-            if self.direct:
-                self.write = (_FULL, _FULL, slice(at, at + before.tokens))
+            turning = turning._replace(top=self.top - tokens)
+            self.turning, at, moves, self._quiet = go_on(self._ring, turning, self._written)
+        self.at = at
+        self.slots = turning.cells
+        write = (_FULL, _FULL, slice(at, at + tokens)) if self.direct and at + tokens <= turning.cells else None
+        if moves is NO_MOVES and (write is not None or not self.direct and at + tokens <= turning.cells):
+            self.write = write
+        else:
+            self.write, self.moves, self.run = None, moves, write
+            self.slots = 0
         if self._masks is not None:
             self.mask = self._masks.at(at)
+
+    def lies(self) -> tuple[Turning, Turning]:
+        """How the ring lies for a layer that has not done the step, and for one that has."""
+        before, turning = self.before, self.turning
+        assert before is not None
+        assert turning is not None
+        return before._replace(top=self.top - turning.tokens), turning._replace(top=self.top)
 
 
 class Step:

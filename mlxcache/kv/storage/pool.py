@@ -143,7 +143,7 @@ class Pool:
     def gather(self, rows: mx.array) -> mx.array:
         """Cells as `[B, H, n, D]`, copied; `rows` is from `row_index`, for the slots there are now."""
         # By rows of D values, which MLX copies whole: 156 us for 1024 cells of 8 heads where take needs 6500.
-        return self.array.reshape(self.n_kv_heads * self.slots, self.head_dim)[rows]
+        return mx.take(mx.flatten(self.array, 0, 2), rows, 0)
 
     def reserve(self, slots: int, most: int = 0, count: int = 1) -> None:
         """Grow until `slots` cells are there, for a write of the last `count` of them; the others stay.

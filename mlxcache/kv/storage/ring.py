@@ -83,7 +83,7 @@ class RingGeometry(NamedTuple):
         spare = self._spare(count)
         if self.max_rewind <= count:
             return 0 if spare >= 0 else -1
-        block = min(max(1, self.window - 1), spare // 2)
+        block = min(max(1, self.window - 1), (spare - count + 1) // 2)
         if block < RARE * count:
             block = min(block, max(SMALL, count))
         return block if block >= count else -1
@@ -94,7 +94,7 @@ class RingGeometry(NamedTuple):
 
     def first_saves(self, count: int, oldest: int, base: int, origin: int) -> tuple[Save, ...]:
         """What goes aside when a ring in line from `origin` begins to turn: the positions `[oldest, base)`."""
-        size = min(max(1, self.window - 1), self._spare(count) - self.block(count))
+        size = min(max(1, self.window - 1), self._spare(count) - self.block(count) - count + 1)
         saves, stop = [], base
         while stop > oldest:
             first = max(oldest, stop - size)
@@ -260,29 +260,30 @@ def plan_turning(
             moves = Moves(restores=Run(base, back), at=(base - turning.origin) % cells, newest=position)
         saved = min(max(turning.saved, position - cells), position)
         turning = turning._replace(top=position, saved=saved)
-    turning, at, now = go_on(ring, turning, written)
-    if moves is NO_MOVES:
-        moves = now or NO_MOVES
-    elif now is not None:
-        moves = moves._replace(after=now.after, oldest=now.oldest)
+    turning, at, now, _ = go_on(ring, turning, written)
+    moves = now if moves is NO_MOVES else moves._replace(after=now.after, oldest=now.oldest)
     return RingPlan(Run(at, count), Run(0, cells), base, turning.origin, turning, moves, ENDLESS)
 
 
-def go_on(ring: RingGeometry, turning: Turning, written: int) -> tuple[Turning, int, Moves | None]:
-    """The step of a turning ring from its `top` on: how it lies then, the first slot written, and the moves.
-
-    None are needed by a step that is written as one run and copies nothing aside.
+def go_on(ring: RingGeometry, turning: Turning, written: int) -> tuple[Turning, int, Moves, int]:
+    """The step of a turning ring from its `top` on: how it lies then, the first slot written, the moves, and how many
+    steps that follow are written as one run without any.
     """
     tokens, cells, origin, top, saved, block = turning
     at = (top - origin) % cells
     top += tokens
-    moves = None
+    moves = NO_MOVES
     if block and saved <= top - ring.window:
         # The next step overwrites up to here: a block of it is copied now, since MLX would copy the pool if it
-        # were read in the evaluation that overwrites it.
-        oldest = max(written, top) - ring.kept
-        moves = Moves(after=Save(saved, block, (saved - origin) % cells), oldest=oldest)
-        saved += block
-    elif at + tokens > cells:
-        moves = NO_MOVES
-    return Turning(tokens, cells, origin, top, saved, block), at, moves
+        # were read in the evaluation that overwrites it. Blocks end at the same slots in every lap, so that
+        # their indices repeat.
+        slot = (saved - origin) % cells
+        count = min(block - slot % block, cells - slot)
+        if saved + count <= top - ring.window:
+            count += block
+        moves = Moves(after=Save(saved, count, slot), oldest=max(written, top) - ring.kept)
+        saved += count
+    quiet = (cells - at) // tokens - 1
+    if block:
+        quiet = min(quiet, (saved - 1 - (top - ring.window)) // tokens)
+    return Turning(tokens, cells, origin, top, saved, block), at, moves, max(0, quiet)

@@ -81,13 +81,8 @@ def _served(
         cells[:, :, write.start : write.start + first] = part[:, :, :first]
         cells[:, :, : write.length - first] = part[:, :, first:]
     if moves.after is not None:
-        aside = plane.aside
-        while aside and aside[0][0] + aside[0][1].shape[2] <= moves.oldest:
-            del aside[0]
-        saved_now = _saved(plane, moves.after)
-        aside.append(saved_now)
-        copied.append(saved_now[1])
-    return cells[:, :, read.start : read.stop]
+        copied.append(save_after(plane, moves))
+    return cells if read.length == plane.slots else cells[:, :, read.start : read.stop]
 
 
 def _lay(plane: Pool, lay: Sequence[Piece]) -> None:
@@ -128,14 +123,26 @@ def _aside(plane: Pool, positions: Run) -> list[mx.array]:
     return found
 
 
+def save_after(plane: Pool, moves: Moves) -> mx.array:
+    """Copy what the moves say aside, as the plane is now, and forget what they say; the copy, not evaluated."""
+    aside = plane.aside
+    while aside and aside[0][0] + aside[0][1].shape[2] <= moves.oldest:
+        del aside[0]
+    assert moves.after is not None
+    aside.append(_saved(plane, moves.after))
+    return aside[-1][1]
+
+
 def _saved(plane: Pool, save: Save) -> tuple[int, mx.array]:
-    """A copy of cells of the pool, which may wrap: by rows of D values, as `Pool.gather` has it."""
-    return save.first, plane.gather(_rows(plane.n_kv_heads, plane.slots, save.slot, save.count))
+    # By rows of D values, as `Pool.gather` has it.
+    first, count, slot = save
+    rows = _rows(plane.n_kv_heads, plane.slots, slot, count)
+    return first, mx.take(mx.flatten(plane.array, 0, 2), rows, 0)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=1024)
 def _rows(heads: int, slots: int, slot: int, count: int) -> mx.array:
-    """The index that `Pool.gather` takes of so many cells from `slot` on. Layers that are alike ask for the same."""
+    """The index that `Pool.gather` takes of so many cells from `slot` on: layers and laps ask for the same."""
     return row_index(np.arange(slot, slot + count)[None] % slots, heads, slots)
 
 
