@@ -12,7 +12,7 @@ from mlxcache.kv.cache import LayerBytes, MLXCache, check_layer
 from mlxcache.kv.masks import TurningMasks, band_mask, run_mask
 from mlxcache.kv.spec import MaskKind
 from mlxcache.kv.step import Gather, LayerWork, Positions, Step, TurningWork, as_int32, position_array
-from mlxcache.kv.storage.layout import CacheConfig, Run, SequenceLayout, StepPlan
+from mlxcache.kv.storage.layout import CacheConfig, Run, SequenceLayout
 from mlxcache.kv.storage.ring_moves import taken
 
 
@@ -111,8 +111,8 @@ class MLXSequenceCache(MLXCache):
         ring layer no longer holds.
         """
         check_layer(layer, self._n_layers)
-        # A step that goes on as the last one did takes no NumPy: between two steps of a model its code falls out of
-        # the CPU's caches, and what takes 10 us in a loop takes 100.
+        # A step that goes on as the last one did takes no NumPy: between two steps of a model its code falls out
+        # of the CPU's caches, and what takes 10 us in a loop takes 100.
         step, count = self._step, len(positions)
         if count == 1 and type(positions[0]) is int:
             start, raw = positions[0], b""

@@ -205,24 +205,21 @@ class TurningWork(LayerWork):
         turning = self.turning
         assert turning is not None
         self.before = turning
-        self.lasting, self.moves, self.run = False, None, None
-        tokens = turning.tokens
+        tokens, moves = turning.tokens, NO_MOVES
         self.top += tokens
         if self._quiet:
             self._quiet -= 1
             at = self.at + tokens
-            moves = NO_MOVES
         else:
             turning = turning._replace(top=self.top - tokens)
             self.turning, at, moves, self._quiet = go_on(self._ring, turning, self._written)
-        self.at = at
-        self.slots = turning.cells
-        write = (_FULL, _FULL, slice(at, at + tokens)) if self.direct and at + tokens <= turning.cells else None
-        if moves is NO_MOVES and (write is not None or not self.direct and at + tokens <= turning.cells):
-            self.write = write
+        fits = at + tokens <= turning.cells
+        write = (_FULL, _FULL, slice(at, at + tokens)) if fits and self.direct else None
+        if fits and moves is NO_MOVES:
+            self.write, self.moves, self.run = write, None, None
         else:
             self.write, self.moves, self.run = None, moves, write
-            self.slots = 0
+        self.at, self.slots, self.lasting = at, turning.cells, False
         if self._masks is not None:
             self.mask = self._masks.at(at)
 

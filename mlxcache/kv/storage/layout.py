@@ -191,8 +191,8 @@ class StepPlan(NamedTuple):
     """What one layer does in one step; slots count from the pool's first cell.
 
     `base` is the position of the first cell read, where they come in order. A ring layer's `moves` come first;
-    `origin` is then the position at slot 0, and `turning` how the ring lies, None for in line. So many `more` steps
-    of as many tokens that follow do the same, so many slots further on.
+    `origin` is then the position at slot 0, and `turning` how the ring lies, None for in line. So many `more`
+    steps of as many tokens may follow and do the same further on.
     """
 
     position: int

@@ -22,10 +22,9 @@ from mlxcache.kv.storage.run import Run, cyclic
 # Tokens in steps of one count, one after the other, before a ring turns: more than a draft model decodes in a row.
 SETTLED = 16
 
-# Cells that are copied aside at a time: few, so that no step is much slower than another, unless there is room for
-# so many steps' tokens that less than one step in a hundred does it.
-SMALL = 16
+# Steps between two that copy: so many that a p99 leaves them out, and so few that they are not worth it.
 RARE = 128
+FEW = 4
 
 # Steps that may follow a turning one as it was.
 ENDLESS = 2**62
@@ -76,17 +75,18 @@ class RingGeometry(NamedTuple):
         return cls(window, most, back, kept, slots, unit)
 
     def block(self, count: int) -> int:
-        """Cells that a ring turning by `count` copies aside at a time; 0 where it needs none, -1 where none fit.
+        """Cells that a ring turning by `count` copies aside at a time, 0 if it needs none, -1 if it does not turn.
 
-        It needs none where it holds `count` tokens more than a window and no more can be taken back.
+        It needs none where it holds `count` tokens more than a window and no more can be taken back. Where it
+        does, a step that copies takes twice as long as another, while one in line costs what a flat layer's does,
+        but for the rolls. So several tokens a step turn where few steps copy, or where rolls would come often.
         """
         spare = self._spare(count)
         if self.max_rewind <= count:
             return 0 if spare >= 0 else -1
         block = min(max(1, self.window - 1), (spare - count + 1) // 2)
-        if block < RARE * count:
-            block = min(block, max(SMALL, count))
-        return block if block >= count else -1
+        rare, often = block >= RARE * count, self.slots - self.window < RARE * count
+        return block if rare or (block >= FEW * count and (count == 1 or often)) else -1
 
     def _spare(self, count: int) -> int:
         """Cells left for blocks by a pool that turns by `count` and the cells that a rewind needs beside it."""
@@ -134,19 +134,19 @@ class Piece(NamedTuple):
 
 
 class Save(NamedTuple):
-    """`count` cells to be copied aside: of the positions from `first` on, and where they lie, which may wrap."""
+    """So many cells to be copied aside: of the positions from `first` on, from a slot on, where they may wrap."""
 
     first: int
-    count: int
+    cells: int
     slot: int
 
 
 class Moves(NamedTuple):
     """What a ring's pool undergoes in a step, beside the write and the read, in this order.
 
-    `roll` cells go from the front to the back. The pool is laid out anew from `lay`, and `saves`, copied before, are
-    what then lies aside. The positions of `restores` come back from aside to the slot `at` and behind, where they
-    may wrap. What lies aside from position `newest` on is forgotten. Then the step is written; a write that is
+    `roll` cells go from the front to the back. The pool is laid out anew from `lay`, and `saves`, copied before,
+    are what then lies aside. The positions of `restores` come back from aside to the slots from `at` on, which
+    may wrap, and what lies aside from position `newest` on is forgotten. Then the step is written; a write that is
     longer than the pool from there on goes on at slot 0. `after` is copied aside once it is, and what lies aside
     below `oldest` forgotten.
 
@@ -254,7 +254,7 @@ def plan_turning(
         oldest = max(0, written - ring.kept)
         moves = Moves(lay=tuple(lay), saves=ring.first_saves(count, oldest, base, origin) if block else ())
     elif position != turning.top:
-        # Rewound: what the tokens taken back had overwritten. Or this layer has missed steps, and has no such cells.
+        # Rewound: what the tokens taken back had overwritten. Or this layer missed steps, and has no such cells.
         back = max(0, min(turning.top - cells, position) - base)
         if turning.block and (back or turning.saved > position):
             moves = Moves(restores=Run(base, back), at=(base - turning.origin) % cells, newest=position)
@@ -266,8 +266,10 @@ def plan_turning(
 
 
 def go_on(ring: RingGeometry, turning: Turning, written: int) -> tuple[Turning, int, Moves, int]:
-    """The step of a turning ring from its `top` on: how it lies then, the first slot written, the moves, and how many
-    steps that follow are written as one run without any.
+    """The step of a turning ring from its `top` on.
+
+    Returns how it lies then, the first slot written, the moves, and how many steps that follow need none and are
+    written as one run.
     """
     tokens, cells, origin, top, saved, block = turning
     at = (top - origin) % cells

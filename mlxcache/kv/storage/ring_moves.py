@@ -118,7 +118,9 @@ def _aside(plane: Pool, positions: Run) -> list[mx.array]:
     for first, cells in plane.aside:
         stop = min(first + cells.shape[2], positions.stop)
         if stop > at:
-            found.append(cells if (at, stop - first) == (first, cells.shape[2]) else cells[:, :, at - first : stop - first])
+            found.append(
+                cells if (at, stop - first) == (first, cells.shape[2]) else cells[:, :, at - first : stop - first]
+            )
             at = stop
     return found
 
