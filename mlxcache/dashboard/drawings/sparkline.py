@@ -70,7 +70,7 @@ def _mark(change: Mapping[str, Any], commits: Any, x: Any, height: Any) -> list[
     place = float(x[min(at, len(x) - 1)])
     old, new = float(height(change["value_before"])), float(height(change["value_after"]))
     kind = "worse" if change["direction"] == "regression" else "better"
-    up = change["magnitude"] > 0
+    up = change["difference"] > 0
     tip = new - 6 if up else new + 6
     return [
         f'<path class="level" d="M{max(_PAD, place - 60):.1f} {old:.1f}H{place:.1f}"/>',

@@ -134,7 +134,7 @@ def _cells(facts: SiteFacts, found: Grid) -> list[dict[str, Any]]:
                 continue
             step, worse, up = heat_step(square.z), square.worse, square.z > 0
             if event is not None:  # a few of many series moved: the median does not show it
-                step, worse, up = max(step, 2), event.is_regression, float(event.lead["magnitude"]) > 0
+                step, worse, up = max(step, 2), event.is_regression, float(event.lead["difference"]) > 0
             cells.append(
                 {
                     "heat": f"heat-{'up' if worse else 'down'}-{step}" if step else "heat-0",
