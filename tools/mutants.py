@@ -7,9 +7,7 @@
 A mutant is tried in a copy of the tree with the tests that run its line, the quickest first, until one fails. The
 map of lines to tests is made where there is none, and kept in .asv/mutants; it needs the package coverage.
 
-mutmut and cosmic-ray were looked at. cosmic-ray runs one test command for all mutants, which here takes ten minutes
-a mutant; mutmut wants every function to go through a function of its own, and the paths measured here to the
-microsecond, the processes that read a suite and the memory tests do not stand that.
+Why neither mutmut nor cosmic-ray: docs/mutants.md.
 """
 
 from __future__ import annotations
@@ -62,7 +60,7 @@ class Mutant:
 
 
 def mutants_of(file: str, source: str) -> Iterator[Mutant]:
-    """All mutants of a file: other operators, numbers, ends of a comparison, negated conditions, statements left out."""
+    """All mutants of a file: other operators, numbers and bounds, negated conditions, statements left out."""
     lines = source.splitlines(keepends=True)
     begins = [0]
     for line in lines:
