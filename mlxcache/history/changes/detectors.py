@@ -121,27 +121,3 @@ class AsvDetector:
             if long_enough and abs(after[2] / before[2] - 1.0) >= self.min_change:
                 found.append(int(after[0]))
         return found
-
-
-@dataclass(frozen=True)
-class ThresholdDetector:
-    """The plain rule of many CI jobs.
-
-    A value is `threshold` off the median of the `window` values before it.
-    """
-
-    threshold: float = 0.10
-    window: int = 5
-
-    def boundaries(self, x: FloatArray) -> list[int]:
-        """See `Detector`; after an alarm the window starts anew."""
-        found: list[int] = []
-        start = 0
-        for i in range(1, len(x)):
-            if i - start < self.window:
-                continue
-            recent = float(np.median(x[max(start, i - self.window) : i]))
-            if abs(math.expm1(float(x[i]) - recent)) > self.threshold:
-                found.append(i)
-                start = i
-        return found
