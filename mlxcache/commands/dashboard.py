@@ -60,24 +60,23 @@ def run(args: argparse.Namespace) -> int:
         notices += assumed_directions(
             ((key.benchmark, key.unit) for key in history.series.keys), history.benchmarks
         )
-        with history.workers():
-            changes = change_points(
-                history,
-                control=args.control,
-                repo=args.repo,
-                confirmations=confirmations,
-            )
-            built = build_site(
-                history,
-                changes,
-                Path(args.out),
-                repo=Path(args.repo) if args.repo else None,
-                branch=args.branch,
-                title=args.title,
-                address=args.address,
-                notices=notices,
-                machine_names=_machine_names(args.machine_name),
-            )
+        changes = change_points(
+            history,
+            control=args.control,
+            repo=args.repo,
+            confirmations=confirmations,
+        )
+        built = build_site(
+            history,
+            changes,
+            Path(args.out),
+            repo=Path(args.repo) if args.repo else None,
+            branch=args.branch,
+            title=args.title,
+            address=args.address,
+            notices=notices,
+            machine_names=_machine_names(args.machine_name),
+        )
     except (SiteError, RepositoryError, RuleError, ValueError, OSError) as error:
         print(f"mlxcache dashboard: {error}", file=sys.stderr)
         return 2
