@@ -106,8 +106,8 @@ def rows_table(facts: SiteFacts, path: str, event: Event) -> Table:
         "value_after",
         "unit",
         "magnitude",
-        "magnitude_low",
-        "magnitude_high",
+        "ci95_low",
+        "ci95_high",
         "state",
         "confidence",
     )
@@ -118,7 +118,7 @@ def rows_table(facts: SiteFacts, path: str, event: Event) -> Table:
 def _row(facts: SiteFacts, row: Mapping[str, Any]) -> list[Cell]:
     unit = str(row["unit"])
     params = facts.names.params(str(row["benchmark"]), str(row["params"]))
-    ends = (float(row["magnitude_low"]), float(row["magnitude_high"]))
+    ends = (float(row["ci95_low"]), float(row["ci95_high"]))
     return [
         Cell(short(params, 80) or "none", params, "code"),
         Cell(short(facts.names.machine(str(row["machine"])), 40), str(row["machine"])),

@@ -24,7 +24,7 @@ _A_PAGE: Final = 50
 _MOST_ASIDE: Final = 200
 _ROW_NAMES: Final = (
     "benchmark", "params", "machine", "env", "direction", "state", "before", "after", "value_before",
-    "value_after", "unit", "magnitude", "magnitude_low", "magnitude_high", "confidence", "n_before", "n_after",
+    "value_after", "unit", "magnitude", "ci95_low", "ci95_high", "confidence", "n_before", "n_after",
     "range_commits", "p_value", "control", "version", "note",
 )  # fmt: skip
 

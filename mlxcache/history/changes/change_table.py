@@ -59,11 +59,11 @@ COLUMNS: Final = (
     "after",
     "direction",
     "magnitude",
-    "magnitude_low",
-    "magnitude_high",
+    "ci95_low",
+    "ci95_high",
     "difference",
-    "difference_low",
-    "difference_high",
+    "difference_ci95_low",
+    "difference_ci95_high",
     "size",
     "confidence",
     "state",
@@ -159,9 +159,9 @@ def change_points(
                            unmeasured commits between them may hold the change too. Of a drift: from where to where
         direction          "regression" or "improvement"
         magnitude          relative change of the value; 0.05: 5 % more. infinite where there is none, as from zero
-        magnitude_low, magnitude_high   its 95 % interval
+        ci95_low, ci95_high   its 95 % interval
         difference         what it changed by, in `unit`
-        difference_low, difference_high   its 95 % interval
+        difference_ci95_low, difference_ci95_high   its 95 % interval
         size               what thresholds ask for: the difference by the smaller of both magnitudes
         confidence         probability that a change lies within two commits, see docs/detector.md
         state              "candidate", "confirmed" by a rerun, or "recovered": a later change took it back
@@ -291,11 +291,11 @@ def _rows_of(
                 "after": names[commits[change.index]],
                 "direction": direction_of(change.effect.shift, better),
                 "magnitude": effect.relative,
-                "magnitude_low": effect.relative_low,
-                "magnitude_high": effect.relative_high,
+                "ci95_low": effect.relative_low,
+                "ci95_high": effect.relative_high,
                 "difference": effect.difference,
-                "difference_low": effect.difference_low,
-                "difference_high": effect.difference_high,
+                "difference_ci95_low": effect.difference_low,
+                "difference_ci95_high": effect.difference_high,
                 "size": change.size,
                 "confidence": change.confidence,
                 "state": "recovered" if recovery is not None else "candidate",
@@ -348,11 +348,11 @@ def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
     number: dict[str, Any] = dict.fromkeys(
         [
             "magnitude",
-            "magnitude_low",
-            "magnitude_high",
+            "ci95_low",
+            "ci95_high",
             "difference",
-            "difference_low",
-            "difference_high",
+            "difference_ci95_low",
+            "difference_ci95_high",
             "size",
             "confidence",
             "value_before",

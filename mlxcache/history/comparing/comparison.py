@@ -57,8 +57,8 @@ COLUMNS: Final = (
     "value_base",
     "value_head",
     "change",
-    "low",
-    "high",
+    "ci95_low",
+    "ci95_high",
     "direction",
     "p_value",
     "adjusted_p",
@@ -120,7 +120,7 @@ def judge_stored(
         machine, env, benchmark, params, version, unit
         base, head               the commits
         value_base, value_head   medians, in `unit`
-        change, low, high        relative change of the value and its 95 % interval; 0.05: head is 5 % more
+        change, ci95_low, ci95_high  relative change of the value and its 95 % interval; 0.05: head is 5 % more
         direction                "regression" or "improvement" if significant, else "unchanged"
         p_value, adjusted_p      two-sided; the second one takes all series into account
         significant, relevant    more than chance; at least `limits.relevant`
@@ -135,7 +135,7 @@ def judge_stored(
         ValueError: a commit is not in the table, or its name is not unique; a column is missing.
     """
     history = History.of(df)
-    table = measured(history.frame, also=("samples", "ci_low", "ci_high"))
+    table = measured(history.frame, also=("samples", "ci99_low", "ci99_high"))
     base, head = _resolve(table, base, "base"), _resolve(table, head, "head")
     order = dict(zip(table["commit"].astype("str"), table["commit_index"].tolist(), strict=True))
     keys = series_keys(table)
@@ -234,8 +234,8 @@ def _within_run(table: pd.DataFrame, base: str, head: str) -> dict[int, float]:
             logs = np.log(np.asarray(samples, dtype=np.float64))
             spread = 1.4826 * float(np.median(np.abs(logs - np.median(logs))))
             error = 1.2533 * spread / math.sqrt(len(logs))  # standard error of a median
-        elif "ci_low" in row and 0 < row["ci_low"] <= row["ci_high"] < math.inf:
-            error = math.log(row["ci_high"] / row["ci_low"]) / (2 * _Z_99)
+        elif "ci99_low" in row and 0 < row["ci99_low"] <= row["ci99_high"] < math.inf:
+            error = math.log(row["ci99_high"] / row["ci99_low"]) / (2 * _Z_99)
         if math.isfinite(error):
             variance[row["series"]] = variance.get(row["series"], 0.0) + error**2
     return {series: math.sqrt(v) for series, v in variance.items()}
@@ -404,8 +404,8 @@ def _finish(
                 "value_base": row.value_base,
                 "value_head": row.value_head,
                 "change": row.change,
-                "low": row.low,
-                "high": row.high,
+                "ci95_low": row.low,
+                "ci95_high": row.high,
                 "direction": direction if significant else "unchanged",
                 "p_value": row.p_value,
                 "adjusted_p": adjusted_p,

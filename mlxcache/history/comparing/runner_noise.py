@@ -18,7 +18,9 @@ def noise_lines(rows: pd.DataFrame, rounds: pd.DataFrame | None = None, control:
         control: which benchmarks are controls, as in `compare`.
     """
     lines = _controls(rounds, control) if rounds is not None else []
-    ends = rows.loc[np.isfinite(rows["low"]) & np.isfinite(rows["high"]), ["low", "high"]].to_numpy(np.float64)
+    ends = rows.loc[
+        np.isfinite(rows["ci95_low"]) & np.isfinite(rows["ci95_high"]), ["ci95_low", "ci95_high"]
+    ].to_numpy(np.float64)
     half = (ends[:, 1] - ends[:, 0]) / 2.0
     if len(half):
         lines.append(

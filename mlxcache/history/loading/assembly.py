@@ -24,8 +24,8 @@ Array = npt.NDArray[Any]
 # Columns that a file's content gives as they are, and what `ParsedFile` calls them.
 _CONTENT: Final = {
     "value": "values",
-    "ci_low": "ci_low",
-    "ci_high": "ci_high",
+    "ci99_low": "ci_low",
+    "ci99_high": "ci_high",
     "n_samples": "n_samples",
     "status": "status",
 }
@@ -127,8 +127,8 @@ class _Table:
             "version": np.empty(n, self._cases.version.dtype),
             "value": np.empty(n),
             "unit": np.empty(n, self._cases.unit.dtype),
-            "ci_low": np.empty(n),
-            "ci_high": np.empty(n),
+            "ci99_low": np.empty(n),
+            "ci99_high": np.empty(n),
             "n_samples": np.empty(n, np.int32),
             "status": np.empty(n, np.int8),
             "series": np.empty(n, np.int32),

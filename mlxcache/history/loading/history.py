@@ -55,6 +55,10 @@ class Facts:
     repo: str | None = None
 
 
+# What a narrow terminal shows of a table; all else is often the same in every row.
+_SHOWN: Final = ("benchmark", "params", "value", "unit", "commit")
+
+
 class ResultsFrame(pd.DataFrame):
     """A results table; pandas hands `facts` on to every selection and copy."""
 
@@ -64,6 +68,14 @@ class ResultsFrame(pd.DataFrame):
     @property
     def _constructor(self) -> type[ResultsFrame]:
         return ResultsFrame
+
+    def __repr__(self) -> str:
+        if not set(_SHOWN) <= set(self.columns) or self.empty:
+            return super().__repr__()
+        plain = pd.DataFrame(self)[list(_SHOWN)].assign(commit=self["commit"].astype("str").str[:8])
+        rows = {name: pd.get_option(f"display.{name}") for name in ("max_rows", "min_rows")}
+        told = f"[{len(self)} rows x {len(self.columns)} columns; `.columns` has the others' names]"
+        return f"{plain.to_string(**rows, max_colwidth=26)}\n\n{told}"
 
     def groupby(self, *args: Any, dropna: bool = False, **kwargs: Any) -> Any:
         """pandas' groupby, which here keeps the rows of benchmarks that lack a parameter (`dropna=False`)."""

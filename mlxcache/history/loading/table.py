@@ -85,7 +85,7 @@ def read(
         version       of the benchmark's code; "" if neither the result nor benchmarks.json says it
         value         in `unit`; NaN unless status is ok
         unit          "seconds", "bytes" or the benchmark's own; "" if unknown
-        ci_low, ci_high   99 % confidence interval as asv computed it, in `unit`; may be infinite
+        ci99_low, ci99_high  the 99 % interval that asv computed from the run's samples, in `unit`; may be infinite
         n_samples     how many samples are behind the value, 0 if asv recorded none
         status        ok, failed or skipped
         series        a number for the machine, environment, benchmark, version and parameters: the rows whose
