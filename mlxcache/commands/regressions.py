@@ -18,6 +18,7 @@ from mlxcache.history.answering.account import account_of
 from mlxcache.history.answering.assumed import assumed_directions
 from mlxcache.history.changes.change_table import change_points
 from mlxcache.history.changes.confirmations import Confirmation, read_confirmations, write_confirmations
+from mlxcache.history.changes.detector_registry import DETECTORS
 from mlxcache.history.changes.segments import Method
 from mlxcache.history.loading.history import History, facts_of
 from mlxcache.history.loading.table import load
@@ -49,6 +50,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default="auto",
         metavar="REGEX",
         help="the control benchmark (default: by name), or median: of all timings",
+    )
+    parser.add_argument(
+        "--detector", choices=DETECTORS, default=next(iter(DETECTORS)), help="what proposes changes (%(default)s)"
     )
     parser.add_argument("--format", choices=FORMATS, default="text")
     parser.add_argument("--plots", metavar="DIR", help="write one figure for each change")
@@ -108,10 +112,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _changes(
-    df: pd.DataFrame, args: argparse.Namespace, notices: list[str], method: Method | None = None
+    df: pd.DataFrame, args: argparse.Namespace, notices: list[str], *, rerun: bool = False
 ) -> pd.DataFrame:
     confirmations, problems = read_confirmations(args.results)
     notices += problems
+    method = Method(detector=DETECTORS[args.detector]())
+    method = method.for_rerun() if rerun else method
     return change_points(df, method=method, control=args.control, repo=args.repo, confirmations=confirmations)
 
 
@@ -120,7 +126,7 @@ def _confirm(df: pd.DataFrame, args: argparse.Namespace) -> list[str]:
     if args.repo is None:
         raise MeasureError("--confirm needs the repository: give --repo")
     config = find_config(args.config or args.repo)
-    changes = _changes(df, args, [], Method().for_rerun())
+    changes = _changes(df, args, [], rerun=True)
     machines = None if args.any_machine else names_of_this_machine()
     waiting = candidates(changes, machines)
     elsewhere = len(candidates(changes, None)) - len(waiting)

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import mannwhitneyu
 
+from mlxcache.history.changes.asv_detector import AsvDetector
 from mlxcache.history.changes.confidence import step_with_slope
-from mlxcache.history.changes.detectors import AsvDetector, KernelDetector
+from mlxcache.history.changes.detectors import KernelDetector
 from mlxcache.history.changes.segments import Method, _is_level, find_changes
 from mlxcache.history.statistics.effect import LOGS, Shift, ShiftOfPairs, on_scale
 from mlxcache.history.statistics.noise import (
