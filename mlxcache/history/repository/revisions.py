@@ -26,6 +26,24 @@ def resolve_commit(repo: str | os.PathLike[str], revision: str) -> str:
     return done.text.strip()
 
 
+def one_beginning(names: Sequence[str], name: str, role: str) -> str:
+    """The one of the results' commits that is called, or begins with, `name`.
+
+    Raises ValueError, which says `role`, if none is, or several.
+    """
+    if name in names:
+        return name
+    fits = [full for full in names if full.startswith(name)] if len(name) >= 4 else []
+    if len(fits) == 1:
+        return fits[0]
+    if fits:
+        raise ValueError(f"{role}: {name!r} begins {len(fits)} commits of the results; give more characters")
+    raise ValueError(
+        f"{role}: no results for commit {name!r} ({len(names)} commits have some); tags, branches and HEAD~3 "
+        "need the repository"
+    )
+
+
 def subject_of(repo: str | os.PathLike[str], commit: str) -> str:
     """The first line of a commit's message; "" where git does not know it."""
     return run_git(repo, "log", "-1", "--format=%s", "--end-of-options", commit).text.strip()
