@@ -67,7 +67,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="append",
         metavar="REGEX",
         help="with --measure: count the instructions of the time_ benchmarks in which this is found; "
-        f"{COUNT_ROUNDS} rounds, and {SMALLEST:.1%} matters",
+        f"{COUNT_ROUNDS} rounds, and {SMALLEST:.1%}% matters",
     )
     parser.add_argument(
         "--exact-base", action="store_true", help="compare with BASE itself, not with where HEAD left it"
