@@ -34,7 +34,7 @@ TESTS = ("tests",)
 LEFT_OUT = ("tests/dashboard/test_site_browser.py", "tests/dashboard/test_notebook.py", "tests/test_models.py",
             "tests/test_forge.py", "tests/test_workflows.py", "tests/test_make_targets.py", "tests/test_proof.py",
             "tests/history/test_bench_tool.py", "tests/commands/test_foreign_projects.py")  # fmt: skip
-SECONDS = 90  # for all tests of a mutant
+PATIENCE_S = 90  # a mutant that takes longer has been noticed
 _COMPARE = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==",
             ast.Is: "is not", ast.IsNot: "is", ast.In: "not in", ast.NotIn: "in"}  # fmt: skip
 _ARITHMETIC = {ast.Add: "-", ast.Sub: "+", ast.Mult: "/", ast.Div: "*", ast.FloorDiv: "*", ast.Mod: "*",
@@ -185,14 +185,14 @@ def make_map(tests: list[str]) -> None:
     (KEPT / "map.json").write_text(json.dumps({"lines": by_line, "seconds": times}))
 
 
-def tests_for(mutant: Mutant, known: dict[str, dict[str, object]]) -> list[str]:
-    """The tests that run the mutant's line, the quickest first, as many as fit into the time."""
+def tests_for(mutant: Mutant, known: dict[str, dict[str, object]], most: float) -> list[str]:
+    """The tests that run the mutant's line, the quickest first, as many as fit into `most` seconds."""
     lines: dict[str, list[str]] = known["lines"].get(mutant.file, {})  # type: ignore[assignment]
     seconds: dict[str, float] = known["seconds"]  # type: ignore[assignment]
     chosen, total = [], 0.0
     for name in sorted(lines.get(str(mutant.line), []), key=lambda name: (seconds.get(name, 0.5), name)):
         total += seconds.get(name, 0.5)
-        if chosen and total > SECONDS / 3:
+        if chosen and total > most:
             break
         chosen.append(name)
     return chosen
@@ -205,7 +205,7 @@ def survives(mutant: Mutant, source: str, tree: Path, tests: list[str]) -> bool:
     try:
         done = subprocess.run(
             [sys.executable, "-B", "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests],
-            cwd=tree, env=_environment(tree), capture_output=True, timeout=SECONDS, check=False,
+            cwd=tree, env=_environment(tree), capture_output=True, timeout=PATIENCE_S, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return False
@@ -227,6 +227,7 @@ def main() -> int:
     parser.add_argument("--since", default="main", help="mutate the lines that differ from this commit")
     parser.add_argument("--sample", type=int, help="this many of all lines instead")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=30.0, help="of tests that a mutant has to survive")
     parser.add_argument("--map", nargs="*", help="make the map anew, of these tests (all that fit)")
     options = parser.parse_args()
     if options.map is not None or not (KEPT / "map.json").exists():
@@ -254,7 +255,7 @@ def main() -> int:
                 (tree / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(ROOT / name, tree / name)
         for number, mutant in enumerate(found, 1):
-            tests = tests_for(mutant, known)
+            tests = tests_for(mutant, known, options.seconds)
             lives = not tests or survives(mutant, (ROOT / mutant.file).read_text(), tree, tests)
             killed += not lives
             if lives:
