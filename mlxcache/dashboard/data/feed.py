@@ -54,7 +54,7 @@ def as_feed(events: list[Event], title: str, address: str, commits: Mapping[str,
 
 
 def as_changes_json(events: list[Event]) -> str:
-    """All events with all rows."""
+    """All events with all rows; without indents, which would be half of it."""
     return as_json(
         {
             "version": 1,
@@ -72,7 +72,8 @@ def as_changes_json(events: list[Event]) -> str:
                 }
                 for event in events
             ],
-        }
+        },
+        indent=None,
     )
 
 
