@@ -46,14 +46,14 @@ const Chart = (() => {
       line.shown = shown;
       const x = line.points.map((point) => point.x);
       const known = view.interval && line.points.some((point) => Number.isFinite(point.low));
-      if (known && lines.length <= BAND) {
+      if (known && lines.length <= BAND && !line.modes) {
         const edge = (pick, more) => ({
           x, y: line.points.map((point) => shown(Number.isFinite(point[pick]) ? point[pick] : point.value)),
           mode: "lines", line: { width: 0, color: colour }, hoverinfo: "skip", showlegend: false, ...more,
         });
         traces.push(edge("low", {}), edge("high", { fill: "tonexty", fillcolor: `${colour}26` }));
       }
-      const bars = known && lines.length > BAND && line.points.length <= 200;
+      const bars = known && (lines.length > BAND || line.modes) && line.points.length <= 200;
       traces.push({
         x,
         y: line.points.map((point) => shown(point.value)),
