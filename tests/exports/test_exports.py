@@ -257,8 +257,8 @@ def test_two_machines_are_not_mixed(results: Path, tmp_path: Path, capsys: Any, 
     ("arguments", "message"),
     [
         (["--results", "nowhere"], "nothing at nowhere"),
-        (["--bench", "no_such"], "there are no values to export"),
-        (["--commit", "f" * 40], "has no values; `mlxcache coverage` lists"),
+        (["--bench", "no_such"], "--bench: 'no_such' fits none of the results; there are: "),
+        (["--commit", "f" * 40], "no results for commit 'ffff"),
         (["--machine", "("], "mlxcache export: "),
     ],
 )

@@ -296,7 +296,7 @@ def test_what_most_benchmarks_do_at_once_is_noted() -> None:
     )
     changes = change_points(df).set_index("benchmark")
     assert len(changes) == 7
-    assert changes.loc["bench.time_3", "note"].startswith("6 of 7 benchmarks here made a regression")
+    assert changes.loc["bench.time_3", "note"].startswith("6 of 7 benchmarks here got worse")
     assert changes.loc["bench.time_alone", "note"] == ""
 
 

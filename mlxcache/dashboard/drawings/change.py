@@ -16,7 +16,7 @@ from mlxcache.reports.plain_text import cut
 from mlxcache.reports.units import format_change
 
 AROUND: Final = 60  # values on either side
-_FEW: Final = 25  # where the drawing must be small
+_FEW: Final = 20  # where the drawing must be small
 _MOST_TICKS: Final = 9
 
 

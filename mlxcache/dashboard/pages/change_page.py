@@ -28,7 +28,6 @@ _MOST_OTHERS: Final = 30
 _MOST_COMMITS: Final = 60
 _MOST_ROWS: Final = 60
 _MANY: Final = 1000  # changes of a site from which each page has what is its own, and links to the rest
-_FEW_OTHERS: Final = 5
 _NOTE: Final = "changes"
 _ADDRESS: Final = re.compile(r"changes/[A-Za-z0-9_.-]+")
 
@@ -71,12 +70,15 @@ def _write_one(site: Site, event: Event, others: Sequence[Event], days: Sequence
         times_noise=times_noise,
         newest=float(series.values[-1]),
         newest_commit=facts.commits[int(series.commits[-1])],
-        table=site.pages.table(rows_table(facts, f"{event.address}.csv", event)),
+        # One row says what the page says.
+        table=None
+        if small and len(event.rows) == 1
+        else site.pages.table(rows_table(facts, f"{event.address}.csv", event)),
         n_rows=len(event.rows),
         commits=commits[:_MOST_COMMITS],
         n_commits=n_commits,
         with_line=bool(facts.repository.line),
-        others=others[: _FEW_OTHERS if small else _MOST_OTHERS],
+        others=[] if small else others[:_MOST_OTHERS],
         n_others=len(others),
         sets=[] if small else _sets(facts, event),
         n_sets=len(store.by_benchmark.get(event.benchmark, ())),

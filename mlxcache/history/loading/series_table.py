@@ -125,16 +125,16 @@ def series_keys(table: pd.DataFrame) -> dict[int, Key]:
 
 
 def control_test(control: str | None) -> ControlTest:
-    """What tells a control by its benchmark's name.
+    """What tells a control, which is no code of the project and never judged, by its benchmark's name.
 
-    "auto", a regular expression, or None (and "median") for none.
+    A regular expression replaces the rule of `is_control`; "auto", "median" and None leave it, where others are
+    divided by what is called so, by the middle of all, or by nothing.
 
     Raises ValueError for something that is no regular expression.
     """
-    if control is None or control == "median":
-        return lambda benchmark: False
-    if control == "auto":
+    if control in (None, "auto", "median"):
         return is_control
+    assert control is not None
     try:
         pattern = re.compile(control)
     except re.error as error:
