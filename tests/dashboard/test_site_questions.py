@@ -44,7 +44,7 @@ def test_is_anything_slower_since_when_by_how_much(browser: Any, story: Path) ->
     seen = reader.sees()
     assert "1 benchmark is slower than before." in seen
     assert re.search(r"slower by (29|30|31)\.\d % since 00000014 \(4 Dec 2023\)", seen)
-    assert "of 5 series could show a change; the smallest seen" in seen
+    assert re.search(r"(\d) of \1 series could show a change; the smallest seen: \d", seen)
     assert reader.clicks == 0
     reader.click(".change .name", "location.pathname.includes('/changes/')")
     seen = reader.sees()
