@@ -311,6 +311,29 @@ def test_no_ring_in_line_has_whole_blocks_of_256_cells() -> None:
         assert cache._key_pools[0].slots % 256
 
 
+@pytest.mark.parametrize("again", ["clear", "rewind", "restore"])
+def test_a_ring_that_has_turned_in_256_cells_begins_again_in_others(again: str) -> None:
+    """Read from behind its first cell, its pool is no whole block, which MLX on an NVIDIA GPU misreads."""
+    window = 253  # and four tokens
+    cache = MLXSequenceCache(config(window, heads=1, dim=1, max_rewind=0, max_write=256, capacity=4000))
+    cell = mx.ones((1, 1, 4, 1))
+    while cache.length < 600:
+        mx.eval(cache.update_and_fetch(0, range(cache.length, cache.length + 4), cell, cell, Gather.CHEAPER)[:2])
+    assert cache._key_pools[0].slots == 256
+    if again == "restore":
+        cache.restore(cache.written, cache.length, [cache.held(0)])
+    elif again == "clear":
+        cache.clear()
+    else:
+        assert cache.rewind(0)
+    for _ in range(300):
+        position = cache.length
+        spec = cache.update_and_fetch(0, [position], cell[:, :, :1], cell[:, :, :1])
+        mx.eval(spec.keys, spec.values)
+        assert spec.keys.shape[2] == min(window, position + 1)
+        assert position < window or cache._key_pools[0].slots % 256
+
+
 @pytest.mark.parametrize(
     ("window", "back", "count"), [(64, 0, 1), (64, 16, 1), (64, 60, 2), (40, 40, 1), (9, 0, 1)]
 )
