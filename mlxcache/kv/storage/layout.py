@@ -26,10 +26,9 @@ from mlxcache.kv.storage.ring import (
 )
 from mlxcache.kv.storage.run import Run as Run
 from mlxcache.kv.storage.run import cyclic
+from mlxcache.kv.storage.widths import GROUP_SIZES, WIDTHS, named
 
 STORAGE_DTYPES = ("float16", "bfloat16", "float32")
-STORAGE_BITS = (4, 8)
-GROUP_SIZES = (32, 64, 128)
 MAX_WINDOW = 2**31 - 1
 
 
@@ -158,12 +157,12 @@ class CacheConfig:
         elif self.kv_group_size != CacheConfig.kv_group_size:
             raise ValueError(
                 f"CacheConfig.kv_group_size: got {self.kv_group_size} without kv_bits, where it has no effect; "
-                "expected kv_bits=4 or 8 with it"
+                f"expected kv_bits={named(tuple(WIDTHS))} with it"
             )
 
     def _check_quantised(self) -> None:
         for name, value, known in (
-            ("kv_bits", self.kv_bits, STORAGE_BITS),
+            ("kv_bits", self.kv_bits, tuple(WIDTHS)),
             ("kv_group_size", self.kv_group_size, GROUP_SIZES),
         ):
             if isinstance(value, bool) or value not in known:
