@@ -49,6 +49,8 @@ def to_json(outcome: Comparison | NotDone) -> str:
             "notices": list(outcome.notices),
             "noise": list(outcome.noise),
             "lost": list(outcome.lost),
+            "undone": list(outcome.undone),
+            "status": int(outcome.exit_status),
             "protocol": asdict(outcome.protocol),
             "proof": [dict(each) for each in outcome.proof],
             "series": records(outcome.rows),
@@ -88,6 +90,7 @@ def read_json(path: Path) -> Comparison | NotDone:
         notices=_texts(path, data, "notices"),
         noise=_texts(path, data, "noise"),
         lost=_texts(path, data, "lost"),
+        undone=_texts(path, data, "undone"),
         measured=data.get("measured") is True,
         protocol=_protocol(path, data),
         proof=_proof(path, data),
@@ -193,6 +196,7 @@ def headline(comparison: Comparison) -> str:
 def as_text(comparison: Comparison) -> str:
     """The comparison for a terminal; ends with a newline."""
     lines = [f"{comparison.base[:10]} -> {comparison.head[:10]}", headline(comparison)]
+    lines += [f"not compared: {reason}" for reason in comparison.undone]
     if comparison.lost:
         names = ", ".join(comparison.lost[:8]) + (
             f" and {len(comparison.lost) - 8} more" * (len(comparison.lost) > 8)
