@@ -23,13 +23,12 @@ import pandas as pd
 from mlxcache.history.changes import judging
 from mlxcache.history.changes.aftermath import (
     apply_confirmations,
-    machine_events,
-    note_common_moves,
     range_commits,
     without_documentation,
 )
 from mlxcache.history.changes.confirmations import Confirmation
 from mlxcache.history.changes.judging import Judged, judge_all, judge_counts
+from mlxcache.history.changes.machine_moves import machine_events, note_common_moves
 from mlxcache.history.changes.segments import Change, Method
 from mlxcache.history.loading.by_series import in_order_of
 from mlxcache.history.loading.direction import direction_of, higher_is_better
@@ -244,9 +243,8 @@ def change_points(
     small = (changes["size"] < chosen.min_change - 1e-9) & ~changes["unit"].map(is_count).astype(bool)
     unsure = (changes["confidence"] < chosen.min_confidence) | small
     changes = changes[~unsure | changes["confirmed"]]
-    named = {(key.machine, key.env, key.benchmark) for key in keys.values()}
-    per_place = Counter(name[:2] for name in named if not is_control_benchmark(name[2]))
-    changes, events = machine_events(changes, per_place)
+    ours = (task for task in (*tasks, *again, *counts) if not is_control_benchmark(task.key.benchmark))
+    changes, events = machine_events(changes, ours)
     order = ["after_index", "confidence", "series"]
     listed = ChangesFrame(changes.sort_values(order, ascending=[False, False, True], ignore_index=True))
     listed.set_aside = SetAside(refuted, documentation, _with_events(machine_rows, events))
