@@ -16,6 +16,7 @@ _ENOUGH: Final = 5
 _MOST: Final = 0.6
 _ALL: Final = 0.9
 _TOGETHER: Final = 2  # commits
+_NEAR: Final = 10
 # Who made the move by eye alone made at least half of it, at most twice, and its values hardly overlap.
 _ALIKE: Final = 2.0
 _APART: Final = 0.5
@@ -101,11 +102,18 @@ def _event(
         return None
     middle = together.sort_values("size").iloc[[(len(together) - 1) // 2]].copy()
     shift = float(np.log1p(max(float(middle["magnitude"].iloc[0]), -0.999)))
-    along = [task.number for task in series if names[task.number] not in moved and _made(task, place, shift)]
+    off = (left["after_index"] - place).abs()
+    # Who changed at another time did not make this move.
+    own = set(left.loc[(off > _NEAR) & (off <= WINDOW), "series"])
+    along = [
+        task.number
+        for task in series
+        if names[task.number] not in moved and task.number not in own and _made(task, place, shift)
+    ]
     moved |= {names[number] for number in along}
     if len(moved) < _ALL * len(every):
         return None
-    near = left[left["series"].isin(along) & ((left["after_index"] - place).abs() <= WINDOW // 4)]
+    near = left[left["series"].isin(along) & (off <= _NEAR)]
     middle["note"] = (
         f"{len(moved)} of {len(every)} benchmarks here ({together['series'].nunique() + len(along)} series) made "
         f"a {direction} at once, of which this is the middle one: the machine changed"

@@ -178,7 +178,10 @@ def find_changes(
         if changes and placed == boundaries:
             break
         edges = [0, *placed, len(x)]
-        changes = [_judge(series, *edges[k - 1 : k + 2], chosen) for k in range(1, len(edges) - 1)]
+        changes = [
+            _judge(series, start, index, stop, chosen)
+            for start, index, stop in zip(edges, edges[1:], edges[2:], strict=False)
+        ]
         changes = _prune(series, changes, chosen, dropped)
         boundaries = [change.index for change in changes]
         reach *= 2
