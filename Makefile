@@ -116,7 +116,7 @@ numbers: $(READY) ## fill in the numbers of README and docs from results/
 	PYTHONPATH=. $(BIN)/python tools/fill_numbers.py
 
 detector-table: $(READY) ## remake docs/detector.md and .json (some minutes)
-	PYTHONPATH=. $(BIN)/python tools/detector_table.py
+	$(BIN)/python -m tools.detector_table
 
 model-table: $(READY) ## remake docs/models.md: mlx-lm's models that run on the caches (five minutes)
 	PYTHONPATH=. $(BIN)/python -m tools.model_table docs/models.md
