@@ -1,7 +1,7 @@
 """Measures the detectors on real noise and remakes docs/detector.md and docs/detector.json.
 
-    python tools/detector_table.py                # the committed table; some minutes on one core
-    python tools/detector_table.py --print
+    python -m tools.detector_table                # the committed table; some minutes on one core
+    python -m tools.detector_table --print
 
 Changes are planted into quiet stretches of public histories (`tools/planted.py`). Each series is judged by weights
 that were fitted without its project (tools/tune_detector.py).

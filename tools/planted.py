@@ -1,7 +1,7 @@
 """Labelled series of real noise: known changes planted into quiet stretches of public histories.
 
-`tools/noise/` holds the stretches and where each is from. Modes, spells and speeds are drawn; all other noise is of
-machines that people use. Projects are held back, not draws: see `FOLDS`.
+`tools/noise/` holds the stretches and where each is from. Modes, spells and speeds are drawn; all other noise is
+of machines that people use. Projects are held back, not draws: see `FOLDS`.
 """
 
 from __future__ import annotations
