@@ -17,6 +17,7 @@ _MOST: Final = 0.6
 _ALL: Final = 0.9
 _TOGETHER: Final = 2  # commits
 _NEAR: Final = 10
+_DID: Final = {"regression": "got worse", "improvement": "got better"}
 # Who made the move by eye alone made at least half of it, at most twice, and its values hardly overlap.
 _ALIKE: Final = 2.0
 _APART: Final = 0.5
@@ -45,7 +46,7 @@ def note_common_moves(changes: pd.DataFrame, series_of_place: Mapping[Place, int
             together = group.loc[np.abs(places - place) <= _TOGETHER, "series"].nunique()
             if together >= _MOST * total:
                 text = (
-                    f"{together} of {total} benchmarks here made a {direction} at once: "
+                    f"{together} of {total} benchmarks here {_DID[str(direction)]} at once: "
                     "look at the machine and its packages"
                 )
                 changes.loc[label, "note"] = "; ".join(filter(None, [changes.loc[label, "note"], text]))
@@ -100,7 +101,7 @@ def _event(
     moved = {names[number] for number in together["series"]}
     if len(moved) < _MOST * len(every) or bool(together["confirmed"].any()):
         return None
-    middle = together.sort_values("size").iloc[[(len(together) - 1) // 2]].copy()
+    middle = together.sort_values("size").iloc[[(len(together) - 1) // 2]].assign(kind="machine")
     shift = float(np.log1p(max(float(middle["magnitude"].iloc[0]), -0.999)))
     off = (left["after_index"] - place).abs()
     # Who changed at another time did not make this move.
@@ -115,8 +116,8 @@ def _event(
         return None
     near = left[left["series"].isin(along) & (off <= _NEAR)]
     middle["note"] = (
-        f"{len(moved)} of {len(every)} benchmarks here ({together['series'].nunique() + len(along)} series) made "
-        f"a {direction} at once, of which this is the middle one: the machine changed"
+        f"{len(moved)} of {len(every)} benchmarks here ({together['series'].nunique() + len(along)} series) "
+        f"{_DID[direction]} at once, of which this is the middle one: the machine changed"
     )
     return [*together.index, *near.index], middle
 

@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from mlxcache.history.statistics.noise import FLOOR, FloatArray
+from mlxcache.history.statistics.noise import FLOOR, FloatArray, median
 
 # A residual of any size stays possible: one wild value must not decide.
 _SURPRISE = 0.05
@@ -33,7 +33,7 @@ def profile(before: FloatArray, after: FloatArray, near: FloatArray) -> FloatArr
 
     `before` and `after` are values of the two levels; 0 is "all are new".
     """
-    low, high = float(np.median(before)), float(np.median(after))
+    low, high = median(before), median(after)
     sample = np.concatenate([before - low, after - high])
     votes = log_density(sample, near - low) - log_density(sample, near - high)
     return np.concatenate([[0.0], np.cumsum(votes)])
