@@ -50,39 +50,29 @@ from mlxcache.history.statistics.counted import is_count
 from mlxcache.history.statistics.effect import Effect
 from mlxcache.support.workers import processes_for
 
-COLUMNS: Final = (
-    "series",
-    *KEY_COLUMNS,
-    "kind",
-    "before",
-    "after",
-    "direction",
-    "magnitude",
-    "ci95_low",
-    "ci95_high",
-    "difference",
-    "difference_ci95_low",
-    "difference_ci95_high",
-    "size",
-    "confidence",
-    "state",
-    "confirmed",
-    "recovered_at",
-    "value_before",
-    "value_after",
-    "n_before",
-    "n_after",
-    "segment_start",
-    "segment_end",
-    "before_index",
-    "after_index",
-    "search_before",
-    "search_after",
-    "range_commits",
-    "p_value",
-    "control",
-    "note",
-)
+# Every column in its order, and its kind where the table is empty.
+_KINDS: Final[dict[str, Any]] = {
+    name: kind
+    for names, kind in (
+        ("series", np.int64),
+        (" ".join([*KEY_COLUMNS, "kind before after direction"]), "str"),
+        ("magnitude ci95_low ci95_high difference difference_ci95_low difference_ci95_high", np.float64),
+        ("size confidence", np.float64),
+        ("state", "str"),
+        ("confirmed", np.bool_),
+        ("recovered_at", "str"),
+        ("value_before value_after", np.float64),
+        ("n_before n_after", np.int64),
+        ("segment_start segment_end", "str"),
+        ("before_index after_index", np.int64),
+        ("search_before search_after", "str"),
+        ("range_commits", np.int64),
+        ("p_value", np.float64),
+        ("control note", "str"),
+    )
+    for name in names.split()
+}
+COLUMNS: Final = tuple(_KINDS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -360,26 +350,4 @@ def _recovery(change: Change, changes: Sequence[Change]) -> int | None:
 
 def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
     frame = pd.DataFrame(rows, columns=list(COLUMNS))
-    if rows:
-        return frame
-    number: dict[str, Any] = dict.fromkeys(
-        [
-            "magnitude",
-            "ci95_low",
-            "ci95_high",
-            "difference",
-            "difference_ci95_low",
-            "difference_ci95_high",
-            "size",
-            "confidence",
-            "value_before",
-            "value_after",
-            "p_value",
-        ],
-        np.float64,
-    )
-    whole: dict[str, Any] = dict.fromkeys(
-        ["series", "n_before", "n_after", "before_index", "after_index", "range_commits"], np.int64
-    )
-    kinds = {**dict.fromkeys(COLUMNS, "str"), **number, **whole, "confirmed": np.bool_}
-    return frame.astype(kinds)
+    return frame if rows else frame.astype(_KINDS)
