@@ -22,12 +22,12 @@ from mlxcache.history.answering.assumed import assumed_directions
 from mlxcache.history.changes.confirmations import read_confirmations
 from mlxcache.history.comparing.protocol import (
     Comparison,
-    Measured,
     NotDone,
     Protocol,
     compare_measured,
     compare_stored,
 )
+from mlxcache.history.comparing.rounds import Rounds
 from mlxcache.history.comparing.verdicts import Limits, Verdict
 from mlxcache.history.loading.history import History
 from mlxcache.history.loading.table import read
@@ -192,7 +192,7 @@ class _Measuring:
         self._measured = False
         self.was_cut = False
 
-    def __call__(self, bench: Sequence[str]) -> Measured | None:
+    def __call__(self, bench: Sequence[str]) -> Rounds | None:
         left = None if self._ends is None else self._ends - time.monotonic()
         try:
             if self._measured and left is not None and left <= 0:
@@ -217,12 +217,4 @@ class _Measuring:
             return None
         self._measured = True
         self.was_cut = got.cut is not None
-        return Measured(
-            got.table,
-            got.failures,
-            got.cut,
-            lost=got.lost,
-            notices=got.notices,
-            higher_better=got.higher_better,
-            proof=got.proof,
-        )
+        return got

@@ -23,6 +23,7 @@ from mlxcache.history.changes.confirmations import Confirmation
 from mlxcache.history.comparing.comparison import judge_rounds, judge_stored
 from mlxcache.history.comparing.exit_status import ExitStatus
 from mlxcache.history.comparing.lost import Lost, lost_in_rounds, lost_in_table
+from mlxcache.history.comparing.rounds import Rounds
 from mlxcache.history.comparing.runner_noise import noise_lines
 from mlxcache.history.comparing.verdicts import Limits, Verdict, overall
 from mlxcache.history.loading.history import History
@@ -132,26 +133,8 @@ def joined(outcomes: Sequence[Comparison | NotDone]) -> Comparison | NotDone:
     )
 
 
-@dataclass(frozen=True)
-class Measured:
-    """One batch of rounds, with what failed in it, one line each.
-
-    `cut` names the benchmarks that did not run at all because the time was up; None where it was not. `lost` are
-    series of base's suite that head cannot give, with the reason; `higher_better` says by benchmark which way is
-    better; `proof` what was installed and which suite ran, for each side and environment.
-    """
-
-    rounds: pd.DataFrame
-    failures: tuple[str, ...] = ()
-    cut: tuple[str, ...] | None = None
-    lost: Mapping[str, str] = field(default_factory=dict)
-    notices: tuple[str, ...] = ()
-    higher_better: Mapping[str, bool] = field(default_factory=dict)
-    proof: tuple[Mapping[str, Any], ...] = ()
-
-
 # Measures both commits in turn once more: benchmark patterns in, none for all. None: there is no time left.
-Measure = Callable[[Sequence[str]], Measured | None]
+Measure = Callable[[Sequence[str]], Rounds | None]
 
 
 def compare_stored(
@@ -226,14 +209,14 @@ def compare_measured(
     failures: dict[str, None] = {}
     bench: Sequence[str] = chosen.bench
     never: tuple[str, ...] = ()
-    first: Measured | None = None
+    first: Rounds | None = None
     for look in range(chosen.looks):
         batch = measure(bench)
         if batch is None:
             break
         first = first or batch  # later ones see some of the benchmarks only
         failures.update(dict.fromkeys(batch.failures))
-        frames.append(batch.rounds.assign(round=batch.rounds["round"] + look * chosen.rounds))
+        frames.append(batch.table.assign(round=batch.table["round"] + look * chosen.rounds))
         rounds = pd.concat(frames, ignore_index=True)
         rows, remarks = judge_rounds(
             rounds,
