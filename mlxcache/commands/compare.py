@@ -130,6 +130,7 @@ def _compare(args: argparse.Namespace, began: float) -> tuple[Comparison, Histor
         args.repo = place.folder
         notices += [place.notice] if place.notice else []
     head, base = resolve_commit(args.repo, args.head), resolve_commit(args.repo, args.base)
+    named = base
     if not args.exact_base:
         left = where_left(args.repo, args.base, args.head)
         if left != base:
@@ -156,7 +157,9 @@ def _compare(args: argparse.Namespace, began: float) -> tuple[Comparison, Histor
     elif history is None:
         raise MeasureError(f"no results in {args.results}; give --results, or --measure to measure both commits")
     else:
-        comparison = compare_stored(history, base, head, protocol, confirmations=confirmations, repo=args.repo)
+        comparison = compare_stored(
+            history, base, head, protocol, named=named, confirmations=confirmations, repo=args.repo
+        )
     series = zip(comparison.rows["benchmark"].astype(str), comparison.rows["unit"].astype(str), strict=True)
     notices += assumed_directions(series, {} if history is None else history.benchmarks)
     return dataclasses.replace(comparison, notices=[*notices, *comparison.notices]), history
