@@ -147,8 +147,9 @@ def _spreads(packed: _Packed, positions: list[int], store: SeriesStore) -> dict[
     for position, own in steps.items():
         few = len(own) < _JUDGED - 1
         sizes = np.abs(np.concatenate(pooled[store.keys[position].machine]) if few else own)
-        spread = max(1.4826 / math.sqrt(2.0) * float(np.median(sizes)), 1e-6) if len(sizes) >= _JUDGED - 1 else None
-        found[position] = spread and float(f"{spread:.3g}")
+        known = len(sizes) >= _JUDGED - 1
+        spread = max(1.4826 / math.sqrt(2.0) * float(np.median(sizes)), 1e-6) if known else math.nan
+        found[position] = _number(spread, 3)
     return found
 
 
@@ -224,7 +225,8 @@ class _Packed:
         bits[commits] = True
         close = len(values) >= _FEW
         found = f'{{"c":"{_text(np.packbits(bits))}",'
-        found += (close and self._store.keys[position].unit == "seconds" and _steps(values)) or f'"v":"{_text(values)}"'
+        times = close and self._store.keys[position].unit == "seconds"
+        found += (times and _steps(values)) or f'"v":"{_text(values)}"'
         if not bool(np.isnan(low).all()):
             found += (close and _octaves(low, high)) or f',"l":"{_text(low)}","h":"{_text(high)}"'
         return found

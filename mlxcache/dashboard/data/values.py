@@ -28,8 +28,8 @@ COLUMNS: Final = {
     "params": "its parameters by name, as `path=int64 head_dim=64`; empty where it has none",
     "value": "the measured value; the Parquet file has seven digits of seconds, and all of everything else",
     "unit": "of value and interval: seconds, bytes, ratio, ...",
-    "ci99_low": "lower end of this run's 99 % interval; empty where it has none. The Parquet file has it to a hundredth "
-    "of its distance from the value",
+    "ci99_low": "lower end of this run's 99 % interval; empty where it has none. The Parquet file has it to a "
+    "hundredth of its distance from the value",
     "ci99_high": "upper end of it",
     "status": "ok, failed or skipped; only ok has a value",
     "commit": "the full hash",
