@@ -6,9 +6,14 @@
 
 Twenty pieces of code, each in another place of the decode step or of another kind, are sized to one per cent of
 its instructions by counting them, and planted one after the other among commits that do nothing: comments, blank
-lines, renamed functions, new functions, documents. Every commit is counted by `mlxcache bench --count` and judged
-by `mlxcache regressions`; then each plant, and some that do nothing, as a pull request by `compare --measure
---count`. Four busy processes run all the while. `--part seconds` times the first commits of the same line instead.
+lines, renamed functions, new functions, documents. Every commit is counted, and `mlxcache regressions` says what
+it finds. Then each plant, and some commits that do nothing, are counted twice beside the commit that they start
+from, and judged as `compare --measure --count` judges a pull request. Four busy processes run all the while.
+`--part seconds` takes the ratio of seconds to bare MLX instead, of the first commits of the same line.
+
+A count is taken as `mlxcache bench --count` takes it, by the same lines, but nothing is built or installed: each
+commit's files are imported in a fork of one process that valgrind runs, with MLX and NumPy imported already. That
+makes 300 counts a matter of half an hour.
 """
 
 from __future__ import annotations
@@ -17,29 +22,33 @@ import argparse
 import ast
 import itertools
 import json
-import os
 import re
 import shutil
 import statistics
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
+from mlxcache.counters.choosing import choose, series_name
+from mlxcache.history.comparing.comparison import compare_rounds
+
 try:
-    from tools.proof import ROOT, Made, Proof, commit, git, judged
+    from tools.proof import ROOT, Made, commit, git, judged
 except ImportError:  # as a script
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-    from tools.proof import ROOT, Made, Proof, commit, git, judged
+    from tools.proof import ROOT, Made, commit, git, judged
 
-COUNTED = r"^decode\.Decode\.time_step\('int32', 128, 128\)"
-SECONDS = (r"^decode\.Relative\.track_over_control\('int32', 128, 1024\)", r"^control\.Control\.time_mlx$")
 SHARE = 0.01
 BUSY = 4
+LAUNCH = str(ROOT / "mlxcache" / "counters" / "launch.py")
+COUNT, RATIO = "decode.Decode.count_step", "decode.Relative.track_over_control"
+UNITS = {COUNT: "instructions", RATIO: "ratio"}
 
 
 @dataclass(frozen=True)
@@ -52,37 +61,41 @@ class Piece:
     code: str
 
 
-def _loop(line: str) -> str:
+def _often(line: str) -> str:
     return "for _ in range({n}):\n    " + line
 
 
-_FETCH = ("kv/cache", "MLXCache.update_and_fetch")
-_SEQUENCE = "kv/sequence"
-_STEP_OF = (_SEQUENCE, "MLXSequenceCache._step_of")
+def _layers(line: str) -> str:
+    return "if layer < {n}:\n    " + line.replace("\n", "\n    ")
+
+
+_FETCH, _SEQUENCE, _LAYOUT = ("kv/cache", "MLXCache.update_and_fetch"), "kv/sequence", "kv/storage/layout"
 PIECES = (
-    Piece("an extra slice of the keys", *_FETCH, "if layer < {n}:\n    k[:, :, :1]"),
-    Piece("an extra slice of the values' heads", *_FETCH, "if layer < {n}:\n    v[:, :1]"),
-    Piece("a message that nobody reads", *_FETCH, _loop('f"layer {layer} of {self._n_layers}"')),
-    Piece("a dictionary for each layer", *_FETCH, _loop("dict(layer=layer, cache=self)")),
-    Piece("a shape compared again", *_FETCH, _loop("tuple(k.shape) != tuple(v.shape)")),
-    Piece("a sort of what is sorted", *_FETCH, _loop("sorted(positions)")),
-    Piece("an exception raised and caught", *_FETCH,
-          "for _ in range({n}):\n    try:\n        raise KeyError(layer)\n    except KeyError:\n        pass"),
-    Piece("an attribute looked up by name", *_FETCH, _loop('getattr(self, "config", None)')),
-    Piece("a dtype looked at again", "kv/cache", "_check_dtypes", _loop("k.dtype == v.dtype")),
-    Piece("a check in positions", "kv/positions", "host_positions", _loop("position.dtype == mx.int32")),
-    Piece("positions counted in Python", "kv/positions", "host_positions", _loop("len(memoryview(position))")),
-    Piece("a check of every position", "kv/storage/layout", "SequenceLayout.lies",
-          _loop("all(p >= 0 for p in (1, 2))")),
-    Piece("positions as a list", *_STEP_OF, _loop("list(positions)")),
-    Piece("positions as an array", *_STEP_OF, _loop("np.asarray(positions)")),
-    Piece("a range made anew", "kv/storage/layout", "SequenceLayout.plan", _loop("list(range(10))")),
-    Piece("a mask made on the host", "kv/masks", "run_mask", _loop("np.zeros((1, 1, 1, 16), bool)")),
-    Piece("a mask as an array of MLX", _SEQUENCE, "MLXSequenceCache._mask_of", _loop("mx.array([True, False])")),
-    Piece("a copy of the layers' work", _SEQUENCE, "MLXSequenceCache._work_of", _loop("list(step.works)")),
-    Piece("a copy of the pools", _SEQUENCE, "MLXSequenceCache._commit", _loop("dict(enumerate(self._key_pools))")),
-    Piece("a string of the layout", "kv/storage/layout", "SequenceLayout.commit", _loop("str(dir(self))")),
-)  # fmt: skip
+    Piece("an extra slice of the keys", *_FETCH, _layers("k[:, :, :1]")),
+    Piece("an extra slice of the values' heads", *_FETCH, _layers("v[:, :1]")),
+    Piece("a message that nobody reads", *_FETCH, _layers('f"layer {layer} of {self._n_layers}"')),
+    Piece("a dictionary for a layer", *_FETCH, _layers("dict(layer=layer, cache=self)")),
+    Piece("a shape compared again", *_FETCH, _layers("tuple(k.shape) != tuple(v.shape)")),
+    Piece("a sort of what is sorted", *_FETCH, _layers("sorted(positions)")),
+    Piece(
+        "an exception raised and caught",
+        *_FETCH,
+        _layers("try:\n    raise KeyError(layer)\nexcept KeyError:\n    pass"),
+    ),
+    Piece("an attribute looked up by name", *_FETCH, _often('getattr(self, "config", None)')),
+    Piece("a dtype asked for again", "kv/cache", "_check_dtypes", _often("k.ndim")),
+    Piece("a check in positions", "kv/positions", "host_positions", _often("isinstance(position, mx.array)")),
+    Piece("positions counted again", "kv/positions", "host_positions", _often("position.size")),
+    Piece("a check of a position in each layer", _LAYOUT, "SequenceLayout.lies", _often("min(1, 2)")),
+    Piece("positions as a list", _SEQUENCE, "MLXSequenceCache._step_of", _often("list(positions)")),
+    Piece("positions as an array", _SEQUENCE, "MLXSequenceCache._step_of", _often("np.asarray(positions)")),
+    Piece("a range made anew", _LAYOUT, "SequenceLayout.plan", _often("list(range(10))")),
+    Piece("a mask made on the host", "kv/masks", "run_mask", _often("np.zeros((1, 1, 1, 16), bool)")),
+    Piece("a mask as an array of MLX", _SEQUENCE, "MLXSequenceCache._mask_of", _often("mx.array([True, False])")),
+    Piece("a copy of the layers' work", _SEQUENCE, "MLXSequenceCache._work_of", _often("list(step.works)")),
+    Piece("a copy of the pools", _SEQUENCE, "MLXSequenceCache._commit", _often("list(self._key_pools)")),
+    Piece("a string of the layout", _LAYOUT, "SequenceLayout.commit", _often("str(id(self))")),
+)
 
 
 def planted(text: str, piece: Piece, n: int) -> str:
@@ -102,27 +115,6 @@ def planted(text: str, piece: Piece, n: int) -> str:
         f"{indent}{line}\n" for line in piece.code.replace("{n}", str(n)).splitlines()
     ]
     return "".join(lines)
-
-
-CALIBRATE = """
-import json, runpy, statistics, sys, timeit
-from pathlib import Path
-launch, dumps, trees, out = sys.argv[1:]
-counters = runpy.run_path(launch)["counters"]()
-reader = counters.choosing.named("valgrind").open(Path(dumps))
-reader.begin()
-found = {}
-for tree in json.loads(trees):
-    for name in [name for name in sys.modules if name.partition(".")[0] in ("mlxcache", "benchmarks")]:
-        del sys.modules[name]
-    sys.path.insert(0, tree)
-    from benchmarks.common import Step
-    step = Step("int32", 128)
-    timer = timeit.Timer(step, step.rewind, timer=reader)
-    found[tree] = sorted(timer.timeit(1) for _ in range(9))[2]
-    sys.path.remove(tree)
-Path(out).write_text(json.dumps(found))
-"""
 
 
 @dataclass(frozen=True)
@@ -185,14 +177,49 @@ def busy(processes: int) -> Iterator[None]:
             process.wait()
 
 
-class CountProof(Proof):
-    """Like `Proof`, with counts; what it found is kept piece by piece."""
+# Counts [[tree, result], ...] in forks; what no commit changes is imported once.
+COUNTING = """
+import json, os, runpy, sys
+from pathlib import Path
+launch, dumps, jobs, calls = sys.argv[1:]
+counters = runpy.run_path(launch)["counters"]()
+import mlx.core, numpy, statistics, timeit
+counters.sampling.CALLS = int(calls)
+
+def count(tree, out):
+    reader = counters.choosing.named("valgrind").open(Path(dumps))
+    sys.path.insert(0, tree)
+    from benchmarks.decode import Decode
+    step, params = Decode(), ("int32", 128, 128)
+    found = counters.sampling.sample(
+        lambda: step.time_step(*params), reader, lambda: step.setup(*params), False, 1)
+    Path(out).write_text(json.dumps({**found, "load": os.getloadavg()[0]}))
+
+for tree, out in json.loads(Path(jobs).read_text()):
+    if not Path(out).exists():
+        child = os.fork()
+        if child == 0:
+            try:
+                count(tree, out)
+            finally:
+                sys.stderr.flush()
+                os._exit(0)
+        os.waitpid(child, 0)
+"""
+TIMING = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from benchmarks.decode import Relative
+print(Relative().track_over_control("int32", 128, 1024))
+"""
+
+
+class CountProof:
+    """One run in a folder; what it found is kept piece by piece."""
 
     def __init__(self, folder: Path, size: Size, say: Callable[[str], None]) -> None:
         self.folder, self.plan, self.say = folder, size, say
         self.clone = folder / "clone"
-        self.results = folder / "results"
-        self.config = folder / "history" / "proof.conf.json"
 
     def part(self, name: str) -> None:
         """Do a part, or go on with it."""
@@ -201,10 +228,19 @@ class CountProof(Proof):
         if name == "history":
             self.kept("history.json", lambda: self.history(made))
         elif name == "pulls":
-            for number, (what, head) in enumerate(facts["pulls"]):
-                self.kept(f"pull-{number}.json", lambda w=what, h=head: self.judge(w, h))  # type: ignore[misc]
+            self.kept("pulls.json", lambda: self.judge(made[0].commit, facts["pulls"]))
         elif self.plan.timed:
             self.kept("seconds.json", lambda: self.seconds(made[: self.plan.timed]))
+
+    def kept(self, name: str, make: Callable[[], Any]) -> Any:
+        """What `make` returns, from the folder if an earlier run got there."""
+        path = self.folder / name
+        if not path.exists():
+            value = make()
+            beside = path.with_suffix(".part")
+            beside.write_text(json.dumps(value))
+            beside.replace(path)
+        return json.loads(path.read_text())
 
     def make(self) -> dict[str, Any]:
         """Clone, size the pieces, plant them."""
@@ -214,163 +250,173 @@ class CountProof(Proof):
         pieces = PIECES[:: len(PIECES) // self.plan.plants][: self.plan.plants]
         sizes = self.sized(pieces)
         self.say("sized: " + ", ".join(f"{piece.name} {sizes[piece.name]}" for piece in pieces))
-        made, number = [], 0
-        for piece in (*pieces, None):
-            for _ in range(self.plan.quiet if piece else 0):
-                made.append(Made(quiet_commit(self.clone, number), ""))
-                number += 1
-            if piece:
-                made.append(Made(self.plant(piece, sizes[piece.name]), piece.name))
-        # Somewhere to see that the last one stays.
-        made += [Made(quiet_commit(self.clone, number + more), "") for more in range(2)]
+        made, numbers = [], itertools.count()
+        for piece in pieces:
+            made += [Made(quiet_commit(self.clone, next(numbers)), "") for _ in range(self.plan.quiet)]
+            made.append(Made(self.plant(piece, sizes[piece.name]), piece.name))
+        made += [Made(quiet_commit(self.clone, next(numbers)), "") for _ in range(2)]
         start, pulls = made[0].commit, []
-        for place, piece in enumerate(pieces):
-            git(self.clone, "checkout", "-q", "-b", f"pull-{place}", start)
+        for piece in pieces:
+            git(self.clone, "checkout", "-q", "--detach", start)
             pulls.append((piece.name, self.plant(piece, sizes[piece.name])))
         for place in range(self.plan.pulls):
-            git(self.clone, "checkout", "-q", "-b", f"quiet-{place}", start)
+            git(self.clone, "checkout", "-q", "--detach", start)
             pulls.append(("", quiet_commit(self.clone, 1000 + place)))
+        for name, (_, head) in zip(itertools.count(), pulls, strict=False):
+            git(self.clone, "branch", f"pull-{name}", head)
         git(self.clone, "checkout", "-q", "main-line")
-        self.configure()
         return {"made": [asdict(each) for each in made], "pulls": pulls, "sizes": sizes}
 
     def plant(self, piece: Piece, n: int) -> str:
         """Plant it; the commit."""
         path = self.clone / "mlxcache" / f"{piece.module}.py"
-        renamed = (
-            re.search(r"\b_check_dtypes_\d+\b", path.read_text()) if piece.function == "_check_dtypes" else None
-        )
+        # A quiet commit may have renamed it.
+        renamed = re.search(rf"\b{re.escape(piece.function)}_\d+\b", path.read_text())
         there = Piece(piece.name, piece.module, renamed[0] if renamed else piece.function, piece.code)
         path.write_text(planted(path.read_text(), there, n))
         return commit(self.clone, f"Refactor {piece.module}")
 
     def sized(self, pieces: Sequence[Piece]) -> dict[str, int]:
         """How much of each piece makes a per cent of the step."""
-        folder = self.folder / "sizing"
-        few, many = 2, 8
-        trees = {("", 0): self.clone}
+        tried = 8
+        trees = {"plain": self.tree("HEAD", "plain")}
         for place, piece in enumerate(pieces):
-            for n in (few, many):
-                tree = trees[piece.name, n] = folder / f"{place}-{n}"
-                shutil.rmtree(tree, ignore_errors=True)
-                for name in ("mlxcache", "benchmarks"):
-                    shutil.copytree(self.clone / name, tree / name)
-                path = tree / "mlxcache" / f"{piece.module}.py"
-                path.write_text(planted(path.read_text(), piece, n))
-        launch = str(ROOT / "mlxcache" / "counters" / "launch.py")
-        (folder / "calibrate.py").write_text(CALIBRATE)
-        out = folder / "counts.json"
-        given = [launch, str(folder), json.dumps([str(tree) for tree in trees.values()]), str(out)]
+            tree = trees[piece.name] = self.tree("HEAD", f"piece-{place}")
+            path = tree / "mlxcache" / f"{piece.module}.py"
+            path.write_text(planted(path.read_text(), piece, tried))
+        counts = self.counted("sizing", [(tree, tree.name) for tree in trees.values()], 6)
+        step = counts["plain"]
+        more = {piece.name: counts[trees[piece.name].name] / step - 1 for piece in pieces}
+        return {name: max(1, round(tried * SHARE / share)) for name, share in more.items()}
+
+    def tree(self, revision: str, name: str) -> Path:
+        """The files of a commit that a step imports, compiled."""
+        folder = self.folder / "trees" / name
+        if not folder.exists():
+            beside = self.folder / "trees" / "part"
+            shutil.rmtree(beside, ignore_errors=True)
+            beside.mkdir(parents=True)
+            parts = ("mlxcache/__init__.py", "mlxcache/kv", "benchmarks")
+            packed = subprocess.run(
+                ["git", "-C", str(self.clone), "archive", revision, *parts], stdout=subprocess.PIPE, check=True
+            )
+            subprocess.run(["tar", "x", "-C", str(beside)], input=packed.stdout, check=True)
+            subprocess.run([sys.executable, "-m", "compileall", "-q", "mlxcache"], cwd=beside, check=True)
+            beside.replace(folder)
+        return folder
+
+    def counted(self, part: str, jobs: Sequence[tuple[Path, str]], calls: int = 24) -> dict[str, float]:
+        """The count of each tree, by the name given; SystemExit if one has none."""
+        folder = self.folder / part
+        folder.mkdir(exist_ok=True)
+        (folder / "counting.py").write_text(COUNTING)
+        (folder / "jobs.json").write_text(json.dumps([(str(tree), str(folder / f"{n}.json")) for tree, n in jobs]))
+        given = [LAUNCH, str(folder), str(folder / "jobs.json"), str(calls)]
         subprocess.run(
-            [sys.executable, launch, "valgrind", str(folder), str(folder / "calibrate.py"), *given], check=True
+            [sys.executable, LAUNCH, "valgrind", str(folder), str(folder / "counting.py"), *given], check=True
         )
-        counts = json.loads(out.read_text())
-        step = counts[str(self.clone)]
-        sizes = {}
-        for piece in pieces:
-            a, b = (counts[str(trees[piece.name, n])] for n in (few, many))
-            each = (b - a) / (many - few)
-            sizes[piece.name] = max(1, round(few + (SHARE * step - (a - step)) / each))
-        return sizes
-
-    def configure(self) -> None:
-        """asv's configurations: a commit is copied into the environment, in a second where a wheel takes ten."""
-        import asv.util
-
-        conf = asv.util.load_json(str(self.clone / "asv.conf.json"), js_comments=True)
-        conf["matrix"]["req"].pop("pip+mlx-lm", None)
-        required = conf["matrix"]["req"]
-        required["pip+numpy"], required["pip+mlx-cpu"] = [""], required["pip+mlx"]
-        conf["branches"] = ["main-line"]
-        conf["repo"] = str(self.clone)
-        conf["benchmark_dir"] = str(self.clone / "benchmarks")
-        conf["build_cache_size"] = 300
-        copied = self.folder / "copied.py"
-        copied.write_text(
-            "import compileall, shutil, sys, sysconfig\n"
-            'to = sys.argv[2] if len(sys.argv) > 2 else sysconfig.get_path("purelib")\n'
-            'shutil.rmtree(f"{to}/mlxcache", ignore_errors=True)\n'
-            'shutil.copytree(f"{sys.argv[1]}/mlxcache", f"{to}/mlxcache")\n'
-            'compileall.compile_dir(f"{to}/mlxcache/kv", quiet=1)\n'
-        )
-        conf["build_command"] = [f"python {copied} {{build_dir}} {{build_cache_dir}}"]
-        conf["install_command"] = [f"python {copied} {{build_cache_dir}}"]
-        conf["uninstall_command"] = []
-        for part in ("history", "pulls", "seconds"):
-            where = self.folder / part
-            where.mkdir(exist_ok=True)
-            conf["env_dir"], conf["results_dir"] = str(where / "asv" / "env"), str(where / "results")
-            (where / "proof.conf.json").write_text(json.dumps(conf, indent=1))
+        found = {}
+        for _, name in jobs:
+            try:
+                found[name] = statistics.median(json.loads((folder / f"{name}.json").read_text())["samples"])
+            except OSError as error:
+                raise SystemExit(f"proof: {name} was not counted: {error}") from error
+        return found
 
     def history(self, made: list[Made]) -> dict[str, Any]:
         """Count every commit of the line, and judge it."""
-        found = self.lined("history", made, ["--count", COUNTED])
-        values = self.values(self.folder / "history" / "results", [each.commit for each in made])
-        changes = [change for change in found["changes"] if ".count_" in change["benchmark"]]
+        jobs = [(self.tree(each.commit, each.commit[:10]), each.commit[:10]) for each in made]
+        counts = self.counted("history", jobs)
+        values = [counts[name] for _, name in jobs]
+        loads = [json.loads((self.folder / "history" / f"{name}.json").read_text())["load"] for _, name in jobs]
         levels: list[list[float]] = [[]]
         for each, value in zip(made, values, strict=True):
             if each.planted:
                 levels.append([])
             levels[-1].append(value)
-        apart = [max(level) / min(level) - 1 for level in levels if len(level) > 1]
-        rises = [statistics.median(b) / statistics.median(a) - 1 for a, b in itertools.pairwise(levels)]
-        return {**judged(made, changes), "counts": values, "apart": apart, "rises": rises}
+        return {
+            **self.named(COUNT, dict(zip(made, values, strict=True))),
+            "counts": values,
+            "load": [min(loads), statistics.median(loads), max(loads)],
+            "apart": [max(level) / min(level) - 1 for level in levels if len(level) > 1],
+            "rises": [statistics.median(b) / statistics.median(a) - 1 for a, b in itertools.pairwise(levels)],
+        }
 
     def seconds(self, made: list[Made]) -> dict[str, Any]:
         """Time the line instead."""
-        words = [word for pattern in SECONDS for word in ("--bench", pattern)]
-        found = self.lined("seconds", made, ["--rounds", "1", *words])
-        changes = [change for change in found["changes"] if "Relative" in change["benchmark"]]
-        return judged(made, changes)
+        values = {}
+        for each in made:
+            tree = str(self.tree(each.commit, each.commit[:10]))
+            said = subprocess.run(
+                [sys.executable, "-c", TIMING, tree], stdout=subprocess.PIPE, text=True, check=True
+            )
+            values[each] = float(said.stdout)
+        return {**self.named(RATIO, values), "ratios": list(values.values())}
 
-    def lined(self, part: str, made: list[Made], arguments: list[str]) -> Any:
-        """Measure the commits through asv; their changes."""
-        where = self.folder / part
-        config = str(where / "proof.conf.json")
-        (where / "commits.txt").write_text("".join(f"{each.commit}\n" for each in made))
-        self.mlxcache(
-            "bench", "--config", config, f"HASHFILE:{where / 'commits.txt'}", "--skip-existing-successful",
-            *arguments, good=(0,),
-        )  # fmt: skip
-        told = self.mlxcache(
-            "regressions", "--results", str(where / "results"), "--repo", ".", "--branch", "main-line",
-            "--format", "json", good=(0, 1, 3, 4),
-        )  # fmt: skip
-        return json.loads(told)
+    def named(self, benchmark: str, values: Mapping[Made, float]) -> dict[str, Any]:
+        """What `mlxcache regressions` says of these results."""
+        results = self.folder / "results" / benchmark
+        machine = results / "proof"
+        machine.mkdir(parents=True, exist_ok=True)
+        (machine / "machine.json").write_text(json.dumps({"machine": "proof", "version": 1}))
+        entry = {"name": benchmark, "param_names": [], "params": [], "type": "track", "version": "1"}
+        suite = {benchmark: {**entry, "unit": UNITS[benchmark]}, "version": 2}
+        (results / "benchmarks.json").write_text(json.dumps(suite))
+        label = series_name(choose("valgrind"))
+        env = f"python-MLXCACHE_COUNTER{label}" if benchmark == COUNT else "python"
+        for place, (each, value) in enumerate(values.items()):
+            document = {
+                "commit_hash": each.commit,
+                "env_name": env,
+                "date": 1_700_000_000_000 + 60_000 * place,
+                "params": {"machine": "proof"},
+                "python": "",
+                "requirements": {},
+                "env_vars": {},
+                "result_columns": ["result", "params", "version"],
+                "results": {benchmark: [[value], [], "1"]},
+                "durations": {},
+                "version": 2,
+            }
+            (machine / f"{each.commit[:8]}-python.json").write_text(json.dumps(document))
+        program = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from mlxcache.cli import main; sys.exit(main())"
+        given = ["regressions", "--results", str(results), "--repo", str(self.clone), "--branch", "main-line"]
+        done = subprocess.run(
+            [sys.executable, "-c", program, *given, "--format", "json"],
+            stdout=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+        if done.returncode == 2:
+            raise SystemExit("proof: mlxcache regressions could not be done")
+        return judged(list(values), json.loads(done.stdout)["changes"])
 
-    def values(self, results: Path, commits: Sequence[str]) -> list[float]:
-        """The count of each commit."""
-        from mlxcache.history import load
-
-        df = load(results, cache=False, show_progress=False)
-        df = df[(df["unit"].astype(str) == "instructions") & (df["status"].astype(str) == "ok")]
-        found = dict(zip(df["commit"].astype(str), df["value"], strict=True))
-        return [float(found[commit]) for commit in commits]
-
-    def judge(self, what: str, head: str) -> dict[str, Any]:
-        """One pull request."""
-        began = time.monotonic()
-        where = self.folder / "pulls"
-        told = self.mlxcache(
-            "compare", "main-line", head, "--measure", "--count", COUNTED, "--results", str(where / "results"),
-            "--config", str(where / "proof.conf.json"), "--repo", ".", "--format", "json", "--control", "none",
-            good=(0, 1, 3),
-        )  # fmt: skip
-        found = json.loads(told)
-        (series,) = found["series"]
-        facts = {key: series[key] for key in ("change", "low", "high")}
-        self.say(f"pull request, {what or 'nothing'}: {found['verdict']} ({series['change']:+.2%})")
-        spent, load = round(time.monotonic() - began), round(os.getloadavg()[0], 1)
-        return {"planted": what, "verdict": found["verdict"], **facts, "seconds": spent, "load": load}
+    def judge(self, base: str, pulls: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
+        """Each pull request beside the commit that it starts from, in two rounds."""
+        jobs = []
+        for place, (_, head) in enumerate(pulls):
+            for number, sides in enumerate((("base", "head"), ("head", "base"))):
+                for side in sides:
+                    tree = base if side == "base" else head
+                    jobs.append((self.tree(tree, tree[:10]), f"{place}-{number}-{side}"))
+        counts = self.counted("pulls", jobs)
+        found = []
+        for place, (what, _) in enumerate(pulls):
+            rows = [
+                {"machine": "proof", "env": "python", "benchmark": COUNT, "params": "", "version": "1",
+                 "unit": UNITS[COUNT], "round": number, "side": side, "value": counts[f"{place}-{number}-{side}"]}
+                for number in range(2)
+                for side in ("base", "head")
+            ]  # fmt: skip
+            series = compare_rounds(pd.DataFrame(rows)).iloc[0]
+            facts = {key: float(series[key]) for key in ("change", "low", "high")}
+            found.append({"planted": what, "verdict": str(series["verdict"]), **facts})
+        return found
 
     def facts(self) -> dict[str, Any]:
         """What there is so far."""
-        facts: dict[str, Any] = {}
-        for name in ("made", "history", "seconds"):
-            path = self.folder / f"{name}.json"
-            facts[name] = json.loads(path.read_text()) if path.exists() else None
-        pulls = (self.folder / f"pull-{n}.json" for n in range(len(facts["made"]["pulls"])))
-        return {**facts, "pulls": [json.loads(path.read_text()) for path in pulls if path.exists()]}
+        paths = {name: self.folder / f"{name}.json" for name in ("made", "history", "seconds", "pulls")}
+        return {name: json.loads(path.read_text()) if path.exists() else None for name, path in paths.items()}
 
 
 def report(facts: dict[str, Any]) -> str:
@@ -398,7 +444,7 @@ def report(facts: dict[str, Any]) -> str:
             "| planted | in the history | as a pull request (95 %) |",
             "|---|---:|---:|",
         ]
-        pulls = {pull["planted"]: pull for pull in facts["pulls"]}
+        pulls = {pull["planted"]: pull for pull in facts["pulls"] or ()}
         for hit, rise in zip(part["history"], part["rises"], strict=True):
             pull = pulls.get(hit["planted"])
             told = f"{pull['change']:+.2%} ({pull['low']:+.2%} to {pull['high']:+.2%})" if pull else ""
@@ -418,7 +464,7 @@ def missed(facts: dict[str, Any]) -> list[str]:
         ]
         wrong += [f"the history names {false['commit']}, which does nothing" for false in part["false"]]
         wrong += [f"counts of one code lie {apart:.2%} apart" for apart in part["apart"] if apart >= 0.003]
-    for pull in facts["pulls"]:
+    for pull in facts["pulls"] or ():
         if (pull["verdict"] == "regression") is not bool(pull["planted"]):
             wrong.append(f"a pull request with {pull['planted'] or 'nothing'} is {pull['verdict']}")
     return wrong

@@ -44,6 +44,7 @@ def steady(environment: MutableMapping[str, str]) -> None:
     they do otherwise.
     """
     environment["PYTHONHASHSEED"] = "0"
+    environment["MALLOC_ARENA_MAX"] = "1"  # glibc gives a thread that has to wait for memory a heap elsewhere
     if sys.platform == "linux":
         libc = ctypes.CDLL(None)
         libc.personality(libc.personality(ctypes.c_ulong(0xFFFFFFFF)) | _NO_RANDOM_ADDRESSES)
