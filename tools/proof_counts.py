@@ -179,11 +179,12 @@ def busy(processes: int) -> Iterator[None]:
 
 # Counts [[tree, result], ...] in forks; what no commit changes is imported once.
 COUNTING = """
-import json, os, runpy, sys
+import json, os, runpy, sys, time
 from pathlib import Path
-launch, dumps, jobs, calls = sys.argv[1:]
+launch, dumps, jobs, calls, minutes = sys.argv[1:]
 counters = runpy.run_path(launch)["counters"]()
 import mlx.core, numpy, statistics, timeit
+ends = time.monotonic() + 60 * float(minutes)
 counters.sampling.CALLS = int(calls)
 
 def count(tree, out):
@@ -196,7 +197,7 @@ def count(tree, out):
     Path(out).write_text(json.dumps({**found, "load": os.getloadavg()[0]}))
 
 for tree, out in json.loads(Path(jobs).read_text()):
-    if not Path(out).exists():
+    if not Path(out).exists() and time.monotonic() < ends:
         child = os.fork()
         if child == 0:
             try:
@@ -217,8 +218,8 @@ print(Relative().track_over_control("int32", 128, 1024))
 class CountProof:
     """One run in a folder; what it found is kept piece by piece."""
 
-    def __init__(self, folder: Path, size: Size, say: Callable[[str], None]) -> None:
-        self.folder, self.plan, self.say = folder, size, say
+    def __init__(self, folder: Path, size: Size, say: Callable[[str], None], minutes: float) -> None:
+        self.folder, self.plan, self.say, self.minutes = folder, size, say, minutes
         self.clone = folder / "clone"
 
     def part(self, name: str) -> None:
@@ -226,21 +227,24 @@ class CountProof:
         facts = self.kept("made.json", self.make)
         made = [Made(**each) for each in facts["made"]]
         if name == "history":
-            self.kept("history.json", lambda: self.history(made))
+            self.keep("history.json", self.history(made))
         elif name == "pulls":
-            self.kept("pulls.json", lambda: self.judge(made[0].commit, facts["pulls"]))
+            self.keep("pulls.json", self.judge(made[0].commit, facts["pulls"]))
         elif self.plan.timed:
-            self.kept("seconds.json", lambda: self.seconds(made[: self.plan.timed]))
+            self.keep("seconds.json", self.seconds(made[: self.plan.timed]))
 
     def kept(self, name: str, make: Callable[[], Any]) -> Any:
         """What `make` returns, from the folder if an earlier run got there."""
         path = self.folder / name
         if not path.exists():
-            value = make()
-            beside = path.with_suffix(".part")
-            beside.write_text(json.dumps(value))
-            beside.replace(path)
+            self.keep(name, make())
         return json.loads(path.read_text())
+
+    def keep(self, name: str, value: Any) -> None:
+        """Put it into the folder, whole or not at all."""
+        beside = self.folder / f"{name}.part"
+        beside.write_text(json.dumps(value))
+        beside.replace(self.folder / name)
 
     def make(self) -> dict[str, Any]:
         """Clone, size the pieces, plant them."""
@@ -306,29 +310,38 @@ class CountProof:
         return folder
 
     def counted(self, part: str, jobs: Sequence[tuple[Path, str]], calls: int = 24) -> dict[str, float]:
-        """The count of each tree, by the name given; SystemExit if one has none."""
+        """The counts of trees, by the name given; without those that there was no time for."""
         folder = self.folder / part
         folder.mkdir(exist_ok=True)
         (folder / "counting.py").write_text(COUNTING)
         (folder / "jobs.json").write_text(json.dumps([(str(tree), str(folder / f"{n}.json")) for tree, n in jobs]))
-        given = [LAUNCH, str(folder), str(folder / "jobs.json"), str(calls)]
+        given = [LAUNCH, str(folder), str(folder / "jobs.json"), str(calls), str(self.minutes)]
         subprocess.run(
             [sys.executable, LAUNCH, "valgrind", str(folder), str(folder / "counting.py"), *given], check=True
         )
-        found = {}
-        for _, name in jobs:
-            try:
-                found[name] = statistics.median(json.loads((folder / f"{name}.json").read_text())["samples"])
-            except OSError as error:
-                raise SystemExit(f"proof: {name} was not counted: {error}") from error
-        return found
+        there = [name for _, name in jobs if (folder / f"{name}.json").exists()]
+        self.say(f"{part}: {len(there)} of {len(jobs)} counted")
+        texts = ((folder / f"{name}.json").read_text() for name in there)
+        return {
+            name: statistics.median(json.loads(text)["samples"]) for name, text in zip(there, texts, strict=True)
+        }
 
     def history(self, made: list[Made]) -> dict[str, Any]:
         """Count every commit of the line, and judge it."""
-        jobs = [(self.tree(each.commit, each.commit[:10]), each.commit[:10]) for each in made]
+        # A run that is ended early has all plants, and quiet commits on both sides of each.
+        length = self.plan.quiet + 1
+        ranks = {last: rank for rank, last in enumerate((length - 1, length - 2, 0))}
+        order = sorted(
+            range(len(made)), key=lambda place: (ranks.get(place % length, length), place % length, place)
+        )
+        jobs = [
+            (self.tree(made[place].commit, made[place].commit[:10]), made[place].commit[:10]) for place in order
+        ]
         counts = self.counted("history", jobs)
-        values = [counts[name] for _, name in jobs]
-        loads = [json.loads((self.folder / "history" / f"{name}.json").read_text())["load"] for _, name in jobs]
+        made = [each for each in made if each.commit[:10] in counts]
+        values = [counts[each.commit[:10]] for each in made]
+        texts = [(self.folder / "history" / f"{each.commit[:10]}.json").read_text() for each in made]
+        loads = [json.loads(text)["load"] for text in texts]
         levels: list[list[float]] = [[]]
         for each, value in zip(made, values, strict=True):
             if each.planted:
@@ -402,6 +415,8 @@ class CountProof:
         counts = self.counted("pulls", jobs)
         found = []
         for place, (what, _) in enumerate(pulls):
+            if not all(f"{place}-{number}-{side}" in counts for number in range(2) for side in ("base", "head")):
+                continue
             rows = [
                 {"machine": "proof", "env": "python", "benchmark": COUNT, "params": "", "version": "1",
                  "unit": UNITS[COUNT], "round": number, "side": side, "value": counts[f"{place}-{number}-{side}"]}
@@ -476,6 +491,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, required=True, help="where to work, and to go on")
     parser.add_argument("--size", choices=tuple(SIZES), default="full")
     parser.add_argument("--part", action="append", choices=("history", "pulls", "seconds"), help="default: all")
+    parser.add_argument(
+        "--minutes", type=float, default=600.0, help="count no longer; judge what there is by then"
+    )
     parser.add_argument("--out", type=Path, help="write all facts to this file, as JSON")
     args = parser.parse_args(arguments)
 
@@ -484,7 +502,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     folder = args.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    proof = CountProof(folder, SIZES[args.size], say)
+    proof = CountProof(folder, SIZES[args.size], say, args.minutes)
     with busy(BUSY):
         for part in args.part or ("history", "pulls", "seconds"):
             proof.part(part)
