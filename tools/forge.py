@@ -8,6 +8,8 @@ it says
   overwrite (upload-artifact v4). A pattern that fits one artifact lays it out flat, several each in a folder
   (download-artifact v5, actions/download-artifact#419); none leaves no folder. Files that begin with a dot are
   left out of artifacts and of Pages.
+* Credentials lie outside .git and reach the clone and its worktrees by includeIf (checkout v6.0.1); with
+  persist-credentials: false there are none, and nothing can be pushed.
 * A time limit of a step is a failure; one of a job is "cancelled".
 It runs one job at a time, knows no secrets and no services, and takes setup-python for granted.
 """
@@ -374,10 +376,23 @@ class Forge:
             done = subprocess.run(command, cwd=workspace, capture_output=True, text=True, check=False)
             if done.returncode:
                 return done.returncode, done.stderr
+        self._keep_credentials(workspace, with_.get("persist-credentials", "true") == "true")
         if self.origin_is_away:
             subprocess.run(["git", "remote", "set-url", "origin", "file:///nowhere"], cwd=workspace, check=True)
         self._prepare(workspace)
         return 0, ""
+
+    def _keep_credentials(self, workspace: Path, keep: bool) -> None:
+        """Nobody pushes without; since checkout v6 they lie outside .git, in a file that git includes."""
+        config = ["git", "config", "--file", str(workspace / ".git" / "config")]
+        locked = "https://needs-credentials.invalid/"
+        subprocess.run([*config, "remote.origin.pushurl", locked], check=True)
+        if keep:
+            kept = workspace.parent / "credentials.config"
+            instead = f"url.{self.origin.as_uri()}.insteadOf"
+            subprocess.run(["git", "config", "--file", str(kept), instead, locked], check=True)
+            for place in (".git", ".git/worktrees/*"):
+                subprocess.run([*config, f"includeIf.gitdir:{workspace / place}.path", str(kept)], check=True)
 
     def _upload(self, run: Run, workspace: Path, with_: dict[str, str]) -> tuple[int, str]:
         name, source = with_["name"], workspace / with_["path"]

@@ -458,8 +458,8 @@ class Proof:
             "verdict": found["verdict"],
             "benchmark": worst["benchmark"],
             "change": worst["change"],
-            "low": worst["low"],
-            "high": worst["high"],
+            "low": worst["ci95_low"],
+            "high": worst["ci95_high"],
             "comment": comment.splitlines()[0],
         }
 

@@ -21,9 +21,9 @@ from typing import Any
 
 import pandas as pd
 
+from mlxcache.commands.selecting import add_results, chosen, control_of, excludes
 from mlxcache.history.changes.change_table import change_points
 from mlxcache.history.changes.confirmations import read_confirmations
-from mlxcache.history.loading.table import load
 from mlxcache.history.repository.full_history import require_full_history
 from mlxcache.history.repository.revisions import resolve_commit, subject_of
 from mlxcache.remeasure.bisect import Answer, Found, Question, answer, bisect, line_between, reproduce
@@ -69,10 +69,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--change", metavar="REV", help="the change whose first slow commit is this, not the newest one"
     )
-    parser.add_argument("--results", metavar="DIR", help="asv results (default: results_dir of asv.conf.json)")
-    parser.add_argument("--repo", metavar="DIR", help="the repository (default: the one that asv builds from)")
+    add_results(parser, without=("--bench", "--env"))
     parser.add_argument("--config", metavar="FILE", help="asv.conf.json (default: the one in --repo)")
-    parser.add_argument("--env", default="", metavar="SPEC", help="asv environment to measure in")
+    parser.add_argument(
+        "--env", action="append", metavar="REGEX", help="whose history counts; with --good: the one to measure in"
+    )
     parser.add_argument(
         "--rounds", type=int, default=DEFAULT_ROUNDS, metavar="N", help="pairs a batch (default: %(default)s)"
     )
@@ -115,14 +116,16 @@ def run(args: argparse.Namespace) -> int:
 def _task(args: argparse.Namespace) -> _Task:
     config = args.config
     if args.good and args.bad:
+        excludes(args, "--good", "--change", "--branch", "--machine", "--machine-rule", "--control")
         benchmark, params = _parse(args.series)
-        good, bad, env = resolve_commit(args.repo, args.good), resolve_commit(args.repo, args.bad), args.env
+        good, bad = resolve_commit(args.repo, args.good), resolve_commit(args.repo, args.bad)
+        env = (args.env or [""])[-1]
         worse = None
     elif args.good or args.bad:
         raise MeasureError("give both --good and --bad, or none of them to take them from the results")
     else:
         row = _change(args)
-        benchmark, params, env = row["benchmark"], row["params"], args.env or row["env"]
+        benchmark, params, env = row["benchmark"], row["params"], row["env"]
         good, bad = row["search_before"], row["search_after"]
         worse = 1.0 if row["magnitude"] > 0 else -1.0
     line = line_between(args.repo, good, bad)
@@ -139,9 +142,9 @@ def _parse(series: str) -> tuple[str, str]:
 
 def _change(args: argparse.Namespace) -> dict[str, Any]:
     """The regression in the stored history that is meant."""
-    df = load(args.results, repo=args.repo)
+    history = chosen(args)
     confirmations, _ = read_confirmations(args.results)
-    changes = change_points(df, repo=args.repo, confirmations=confirmations)
+    changes = change_points(history, control=control_of(args), repo=args.repo, confirmations=confirmations)
     changes = changes[changes["direction"] == "regression"]
     names = pd.Series([label(row) for row in changes.to_dict("records")], index=changes.index, dtype="str")
     fits = changes[(names == args.series) | (changes["benchmark"] == args.series)]

@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from mlxcache.commands.selecting import add_selection, select
+from mlxcache.commands.selecting import add_results, check_patterns, chosen, control_of, excludes, needs
 from mlxcache.counters.asv_suite import VARIABLE as COUNTER_VARIABLE
 from mlxcache.counters.asv_suite import count_pattern
 from mlxcache.counters.choosing import NoCounterError, choose
@@ -46,11 +46,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("base", metavar="BASE", help="a revision; the comparison starts where HEAD left it")
     parser.add_argument("head", metavar="HEAD", help="a revision")
-    parser.add_argument("--results", metavar="DIR", help="asv results (default: results_dir of asv.conf.json)")
-    parser.add_argument("--repo", metavar="DIR", help="the repository (default: the one that asv builds from)")
+    add_results(parser, without=("--branch",))
     parser.add_argument("--measure", action="store_true", help="measure both commits now, in turn, through asv")
     parser.add_argument("--config", metavar="FILE", help="asv.conf.json (default: the one in --repo)")
-    parser.add_argument("--bench", action="append", default=[], metavar="REGEX", help="only these benchmarks")
     parser.add_argument(
         "--rounds",
         type=int,
@@ -72,22 +70,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         f"{COUNT_ROUNDS} rounds, and {SMALLEST:.1%} matters",
     )
     parser.add_argument(
-        "--env",
-        action="append",
-        default=[],
-        metavar="SPEC",
-        help="asv environment to measure in; of stored results those of this name, or in whose name it is found",
-    )
-    add_selection(parser, environments=False)
-    parser.add_argument(
         "--exact-base", action="store_true", help="compare with BASE itself, not with where HEAD left it"
-    )
-    parser.add_argument(
-        "--control",
-        default="auto",
-        type=lambda given: None if given == "none" else given,
-        metavar="REGEX",
-        help="the control benchmark (default: by name), or none",
     )
     parser.add_argument(
         "--relevant", type=float, default=2.5, metavar="PERCENT", help="smallest change that matters"
@@ -109,7 +92,9 @@ def run(args: argparse.Namespace) -> int:
             sys.stdout.write(render(NotDone(str(error)), args.format))
         return NOT_DONE
     sys.stdout.write(render(comparison, args.format))
-    if args.plots and history is not None:
+    if args.plots and history is None:
+        print(f"no figures in {args.plots}: {args.results} has no history to show", file=sys.stderr)
+    elif args.plots and history is not None:
         from mlxcache.dashboard.figures.plots import plot_series
 
         worse = comparison.rows[comparison.rows["verdict"] == Verdict.REGRESSION]
@@ -123,20 +108,21 @@ def _say(line: str) -> None:
 
 
 def _compare(args: argparse.Namespace, began: float) -> tuple[Comparison, History | None]:
-    if args.budget is not None and not (args.measure and args.budget > 0):
-        raise ValueError(f"--budget: got {args.budget:g}, expected minutes above 0, together with --measure")
-    if args.rounds is not None and not args.measure:
-        raise ValueError(f"--rounds: got {args.rounds}, which has no effect without --measure")
-    if args.count and not args.measure:
-        raise ValueError("--count: counts are taken with --measure; stored ones are compared without it")
+    check_patterns(args)
+    needs(args, "--measure", "--budget", "--rounds", "--count")
+    excludes(args, "--measure", "--machine", "--machine-rule")  # it is this one
+    if args.measure and args.control == "median":
+        raise ValueError("--control median has no effect with --measure; expected a benchmark, or none")
+    if args.budget is not None and args.budget <= 0:
+        raise ValueError(f"--budget: got {args.budget:g}, expected minutes above 0")
     if args.rounds is None:
         args.rounds = COUNT_ROUNDS if args.count else DEFAULT_ROUNDS
-    args.bench += [count_pattern(pattern) for pattern in args.count or ()]
+    args.bench = [*(args.bench or ()), *(count_pattern(pattern) for pattern in args.count or ())]
     protocol = Protocol(
         limits=Limits(relevant=args.relevant / 100.0, tolerated=max(0.05, 2 * args.relevant / 100.0)),
-        control=args.control,
+        control=control_of(args),
         bench=tuple(args.bench),
-        environments=tuple(args.env),
+        environments=tuple(args.env or ()),
         rounds=args.rounds,
     )
     notices = []
@@ -181,11 +167,11 @@ def _history(args: argparse.Namespace, base: str) -> History | None:
     """Stored results in the order of base's history, or None where there are none."""
     if not Path(args.results).is_dir():
         return None
-    history = read(
-        args.results, repo=args.repo, samples=not args.measure, branch=base, machine_rules=args.machine_rule
-    )
-    chosen = select(history.frame, machines=args.machine, environments=() if args.measure else args.env)
-    return None if chosen.empty else History(chosen, history.facts)
+    if args.measure:  # what --env, --bench and --control say is of what will be measured
+        history = read(args.results, repo=args.repo, branch=base)
+    else:
+        history = chosen(args, samples=True, branch=base)
+    return None if history.frame.empty else history
 
 
 class _Measuring:
@@ -215,8 +201,8 @@ class _Measuring:
                 self._head,
                 bench=bench,
                 rounds=self._args.rounds,
-                environments=self._args.env,
-                control=self._args.control,
+                environments=self._args.env or (),
+                control=control_of(self._args),
                 seconds=left,
                 variables=self._variables,
                 say=_say,

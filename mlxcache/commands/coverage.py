@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from mlxcache.history.loading.table import load
+from mlxcache.commands.selecting import add_results, check_patterns, chosen, excludes, matchable, needs
+from mlxcache.history.comparing.protocol import matching
 from mlxcache.history.repository.coverage import Coverage, coverage
 from mlxcache.history.repository.full_history import require_full_history
 from mlxcache.history.repository.revisions import first_parent_line
+from mlxcache.remeasure.project import results_folder
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -29,10 +30,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="RANGE",
         help="a branch or range, first parents (default: HEAD)",
     )
-    parser.add_argument("--results", default="results", metavar="DIR", help="asv results (default: %(default)s)")
-    parser.add_argument("--repo", default=".", metavar="DIR", help="the repository (default: %(default)s)")
+    add_results(parser, repo=".", without=("--branch", "--control"))
     parser.add_argument("--newest", type=int, metavar="N", help="only the newest N commits of the range")
-    parser.add_argument("--machine", metavar="REGEX", help="only machines in whose name this is found")
     parser.add_argument(
         "--missing",
         action="store_true",
@@ -46,7 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "measured whole on one machine",
     )
     parser.add_argument("--retry-failed", action="store_true", help="commits where all failed are to measure too")
-    parser.add_argument("--format", choices=("text", "json"), default="text")
+    parser.add_argument("--format", choices=("text", "json"))
 
 
 def run(args: argparse.Namespace) -> int:
@@ -56,14 +55,17 @@ def run(args: argparse.Namespace) -> int:
             raise ValueError(f"--newest: got {args.newest}, expected 1 or more")
         if args.groups is not None and args.groups < 1:
             raise ValueError(f"--groups: got {args.groups}, expected 1 or more")
-        wanted = re.compile(args.machine or "")
+        if not (args.missing or args.groups or args.format == "json"):
+            needs(args, "--missing", "--retry-failed")  # which text does not show
+        excludes(args, "--groups", "--missing", "--format")
+        excludes(args, "--missing", "--format")
+        check_patterns(args)
         require_full_history(args.repo)
         line = first_parent_line(args.repo, args.range, args.newest)
         found = _coverage(args, line)
-    except (ValueError, OSError, re.error) as error:
+    except (ValueError, OSError) as error:
         print(f"mlxcache coverage: {error}", file=sys.stderr)
         return 2
-    found = [machine for machine in found if wanted.search(machine.machine)]
     missing = to_measure(found, line, retry_failed=args.retry_failed)
     if args.groups is not None:
         print(json.dumps([" ".join(group) for group in in_groups(missing, args.groups)]))
@@ -78,10 +80,14 @@ def run(args: argparse.Namespace) -> int:
 
 def _coverage(args: argparse.Namespace, line: list[str]) -> list[Coverage]:
     # Before the first run there is no folder, and every commit is missing.
+    args.results = results_folder(args.results, args.repo)
     if not line or not Path(args.results).is_dir():
         return []
-    df = load(args.results, repo=args.repo, branch=line[-1], param_columns=False)
-    return coverage(df, line)
+    history = chosen(args, branch=line[-1], param_columns=False, absent=True)
+    if args.bench:
+        numbers = matching(matchable(history.frame), args.bench)["series"].tolist()
+        return coverage(history.frame[history.frame["series"].isin(numbers)], line)
+    return coverage(history.frame, line)
 
 
 def to_measure(found: list[Coverage], line: list[str], *, retry_failed: bool = False) -> list[str]:

@@ -6,14 +6,14 @@ import argparse
 import sys
 from pathlib import Path
 
-from mlxcache.commands.selecting import add_machine_rule
+from mlxcache.commands.selecting import add_results, chosen, control_of, only
 from mlxcache.dashboard.output import SiteError
 from mlxcache.dashboard.site import Built, build_site
 from mlxcache.history.answering.assumed import assumed_directions
 from mlxcache.history.asv.machines import RuleError
 from mlxcache.history.changes.change_table import change_points
 from mlxcache.history.changes.confirmations import read_confirmations
-from mlxcache.history.loading.table import read
+from mlxcache.history.loading.history import History
 from mlxcache.history.repository.commits import RepositoryError
 
 
@@ -24,19 +24,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "from disk. A second build into the same folder writes only what changed. Exit status: 0 written, 2 it "
         "could not be done."
     )
-    parser.add_argument("--results", default="results", metavar="DIR", help="asv results (default: %(default)s)")
-    parser.add_argument("--repo", metavar="DIR", help="the repository; without it commits are ordered by date")
+    add_results(parser)
     parser.add_argument("--out", required=True, metavar="DIR", help="where to, new or of an earlier build")
-    parser.add_argument("--branch", default="HEAD", help="whose history (default: %(default)s)")
     parser.add_argument("--title", default="", help="the project's name (default: the repository's folder)")
     parser.add_argument(
         "--address", default="", metavar="URL", help="where the site will be served, for links in the feed"
     )
-    parser.add_argument("--bench", metavar="REGEX", help="only these benchmarks")
-    parser.add_argument(
-        "--control", default="auto", metavar="REGEX", help="the control benchmark (default: by name)"
-    )
-    add_machine_rule(parser)
     parser.add_argument(
         "--machine-name",
         action="append",
@@ -49,35 +42,25 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     try:
-        history = read(
-            args.results,
-            repo=args.repo,
-            branch=args.branch,
-            benchmarks=args.bench,
-            machine_rules=args.machine_rule,
-        )
+        history = chosen(args)
+        names = _machine_names(args.machine_name, history)
         confirmations, notices = read_confirmations(args.results)
         notices += assumed_directions(
             ((key.benchmark, key.unit) for key in history.series.keys), history.benchmarks
         )
-        with history.workers():
-            changes = change_points(
-                history,
-                control=args.control,
-                repo=args.repo,
-                confirmations=confirmations,
-            )
-            built = build_site(
-                history,
-                changes,
-                Path(args.out),
-                repo=Path(args.repo) if args.repo else None,
-                branch=args.branch,
-                title=args.title,
-                address=args.address,
-                notices=notices,
-                machine_names=_machine_names(args.machine_name),
-            )
+        changes = change_points(history, control=control_of(args), repo=args.repo, confirmations=confirmations)
+        history, changes = only(args, history, changes)
+        built = build_site(
+            history,
+            changes,
+            Path(args.out),
+            repo=Path(args.repo) if args.repo else None,
+            branch=args.branch or "HEAD",
+            title=args.title,
+            address=args.address,
+            notices=notices,
+            machine_names=names,
+        )
     except (SiteError, RepositoryError, RuleError, ValueError, OSError) as error:
         print(f"mlxcache dashboard: {error}", file=sys.stderr)
         return 2
@@ -93,16 +76,19 @@ def _summary(built: Built, folder: Path) -> str:
     )
 
 
-def _machine_names(texts: list[str]) -> dict[str, str]:
+def _machine_names(texts: list[str], history: History) -> dict[str, str]:
     """NAME=SHORT as given on the command line.
 
     Raises:
-        ValueError: one has no "=", or nothing on one of its sides.
+        ValueError: one has no "=", or nothing on one of its sides, or there is no such machine.
     """
+    there = sorted(set(history.frame["machine"].astype("str")))
     found = {}
     for text in texts:
         name, sign, short_name = text.rpartition("=")
         if not (sign and name and short_name):
             raise ValueError(f"--machine-name: got {text!r}, expected NAME=SHORT, as in runner-7f3a=M4")
+        if name not in there:
+            raise ValueError(f"--machine-name: no machine {name!r} has results; there are: {', '.join(there)}")
         found[name] = short_name
     return found

@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+from mlxcache.commands.selecting import needs
 from mlxcache.counters.choosing import COUNTERS, series_name
 from mlxcache.history import load
 from mlxcache.history.asv.problems import Problems
@@ -29,11 +30,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="a results folder, or one above several; none: only the counters",
     )
     parser.add_argument("--repo", type=Path, metavar="DIR", help="the repository, to check the commits as well")
-    parser.add_argument("--branch", default="HEAD", help="whose history orders the commits (default: HEAD)")
+    parser.add_argument("--branch", metavar="REV", help="whose history orders the commits (default: HEAD)")
 
 
 def run(args: argparse.Namespace) -> int:
     """Read everything and print what is wrong with it; then what can count instructions here."""
+    try:
+        needs(args, "--results", "--repo", "--branch")
+    except ValueError as error:
+        print(f"mlxcache doctor: {str(error).replace('--results', 'DIR')}", file=sys.stderr)
+        return 2
     status = _doctor(args) if args.results else 0
     if status != 2:
         _counters()
@@ -51,7 +57,8 @@ def _counters() -> None:
 
 def _doctor(args: argparse.Namespace) -> int:
     try:
-        df = load(args.results, args.repo, branch=args.branch)
+        needs(args, "--repo", "--branch")
+        df = load(args.results, args.repo, branch=args.branch or "HEAD")
     except (ValueError, OSError) as error:
         print(f"mlxcache doctor: {error}", file=sys.stderr)
         return 2

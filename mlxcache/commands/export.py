@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 import shutil
 import sys
 import tempfile
@@ -15,12 +14,13 @@ from pathlib import Path
 
 import pandas as pd
 
+from mlxcache.commands.selecting import add_results, chosen, matchable
 from mlxcache.exports.exporter import Asked, Folder, OneFile
 from mlxcache.exports.registry import EXPORTERS
 from mlxcache.exports.selection import ExportError, on_commit
+from mlxcache.history.comparing.protocol import matching
 from mlxcache.history.loading.history import facts_of
-from mlxcache.history.loading.table import load
-from mlxcache.history.repository.revisions import resolve_commit
+from mlxcache.history.repository.revisions import one_beginning, resolve_commit
 from mlxcache.remeasure.rounds import MeasureError
 from mlxcache.support.atomic import write_atomically
 
@@ -34,35 +34,30 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=Path, required=True, metavar="PATH", help="a file, or a new folder for those that are one"
     )
-    parser.add_argument("--results", default="results", metavar="DIR", help="asv results (default: %(default)s)")
-    parser.add_argument("--repo", metavar="DIR", help="the repository, which gives the order of commits")
+    add_results(parser, without=("--control",))
     parser.add_argument(
         "--commit",
         metavar="REV",
         help="which commit, for formats that take one commit (default: the newest measured)",
     )
-    parser.add_argument("--machine", metavar="REGEX", help="only machines in whose name this is found")
-    parser.add_argument("--env", metavar="REGEX", help="only environments in whose name this is found")
-    parser.add_argument("--bench", metavar="REGEX", help="only benchmarks in whose name this is found")
-    parser.add_argument(
-        "--project", default="mlxcache", help="what PyTorch's database calls it (default: mlxcache)"
-    )
+    parser.add_argument("--project", help="what PyTorch's database calls it (default: mlxcache)")
 
 
 def run(args: argparse.Namespace) -> int:
     """Write it."""
     try:
-        df = load(args.results, repo=args.repo, benchmarks=args.bench)
-        for column, pattern in (("machine", args.machine), ("env", args.env)):
-            if pattern:
-                df = df[df[column].astype("str").str.contains(re.compile(pattern))]
+        if args.project and args.format != "pytorch":
+            raise ExportError(f"--project has no effect with --format {args.format}, which names no project")
+        df = chosen(args).frame
+        if args.bench:
+            df = df[df["series"].isin(matching(matchable(df), args.bench)["series"].tolist())]
         if facts_of(df).problems:
             print(
                 f"note: {facts_of(df).problems.summary()}; `mlxcache doctor {args.results}` lists them",
                 file=sys.stderr,
             )
         written = _export(df, args)
-    except (MeasureError, ValueError, OSError, re.error) as error:
+    except (MeasureError, ValueError, OSError) as error:
         print(f"mlxcache export: {error}", file=sys.stderr)
         return 2
     print("\n".join(written))
@@ -71,9 +66,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _export(df: pd.DataFrame, args: argparse.Namespace) -> list[str]:
     exporter = EXPORTERS[args.format]
-    asked = Asked(df, args.project, args.out)
+    asked = Asked(df, args.project or "mlxcache", args.out)
     if not isinstance(exporter, Folder | OneFile):
-        commit = resolve_commit(args.repo, args.commit) if args.commit and args.repo else args.commit
+        commit = _commit(df, args) if args.commit else None
         commit, values = on_commit(df, commit)
         contents = exporter.contents(asked, values)
         for path, data in contents.items():
@@ -92,6 +87,13 @@ def _export(df: pd.DataFrame, args: argparse.Namespace) -> list[str]:
     finally:
         beside.unlink(missing_ok=True)
     return [f"{args.out}: {len(df):,} values"]
+
+
+def _commit(df: pd.DataFrame, args: argparse.Namespace) -> str:
+    """The commit that is meant: a revision of the repository, or without one the beginning of a name."""
+    if args.repo:
+        return resolve_commit(args.repo, args.commit)
+    return one_beginning(sorted(set(df["commit"].astype("str"))), args.commit, "--commit")
 
 
 def _folder(out: Path, write: Callable[[Path], None]) -> list[str]:

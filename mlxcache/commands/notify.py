@@ -12,23 +12,16 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
+from mlxcache.commands.selecting import add_results, chosen, control_of, only
 from mlxcache.history.changes.change_table import change_points
 from mlxcache.history.changes.confirmations import read_confirmations
-from mlxcache.history.loading.history import facts_of
-from mlxcache.history.loading.table import load
-from mlxcache.history.repository.full_history import require_full_history
 from mlxcache.reports.github import GitHub, GitHubError
 from mlxcache.reports.issues import Action, plan
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("--results", default="results", metavar="DIR", help="asv results (default: %(default)s)")
-    parser.add_argument("--repo", default=".", metavar="DIR", help="the repository (default: %(default)s)")
-    parser.add_argument("--branch", default="HEAD", help="whose history (default: %(default)s)")
-    parser.add_argument(
-        "--control", default="auto", metavar="REGEX", help="the control benchmark (default: by name)"
-    )
+    add_results(parser, repo=".")
     parser.add_argument("--issues", type=Path, metavar="FILE", help="our open issues as JSON, instead of asking")
     parser.add_argument(
         "--repository",
@@ -46,11 +39,13 @@ def run(args: argparse.Namespace) -> int:
     try:
         if args.apply and not args.repository:
             raise ValueError("--apply needs --repository OWNER/NAME")
-        require_full_history(args.repo)
-        df = load(args.results, repo=args.repo, branch=args.branch, param_columns=False)
+        if args.page and not args.page.startswith("https://"):
+            raise ValueError(f"--page: got {args.page!r}, expected an address that begins with https://")
+        history = chosen(args, param_columns=False)
         confirmations, problems = read_confirmations(args.results)
-        changes = change_points(df, control=args.control, repo=args.repo, confirmations=confirmations)
-        order = {name: commit.index for name, commit in facts_of(df).commits.items()}
+        found = change_points(history, control=control_of(args), repo=args.repo, confirmations=confirmations)
+        history, changes = only(args, history, found)
+        order = {name: commit.index for name, commit in history.commits.items()}
         github = GitHub(args.repository)
         if args.issues:
             issues = json.loads(args.issues.read_text(encoding="utf-8"))

@@ -11,18 +11,15 @@ import functools
 import sys
 from pathlib import Path
 
-import pandas as pd
-
-from mlxcache.commands.selecting import add_selection, select
+from mlxcache.commands.selecting import add_results, chosen, control_of, needs, only
 from mlxcache.history.answering.account import account_of
 from mlxcache.history.answering.assumed import assumed_directions
-from mlxcache.history.changes.change_table import change_points
+from mlxcache.history.changes.change_table import ChangesFrame, change_points
 from mlxcache.history.changes.confirmations import Confirmation, read_confirmations, write_confirmations
+from mlxcache.history.changes.detector_registry import DETECTORS
 from mlxcache.history.changes.segments import Method
-from mlxcache.history.loading.history import History, facts_of
-from mlxcache.history.loading.table import load
+from mlxcache.history.loading.history import History
 from mlxcache.history.repository.commits import RepositoryError
-from mlxcache.history.repository.full_history import require_full_history
 from mlxcache.remeasure.confirming import NotMeasured, candidates, confirm_changes
 from mlxcache.remeasure.driver_process import DriverProcess
 from mlxcache.remeasure.project import results_folder
@@ -39,16 +36,9 @@ _ABOUT_CANDIDATES = (
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("--results", metavar="DIR", help="asv results (default: results_dir of asv.conf.json)")
-    parser.add_argument("--repo", metavar="DIR", help="the repository; without it commits are ordered by date")
-    parser.add_argument("--branch", default="HEAD", help="whose history (default: %(default)s)")
-    parser.add_argument("--bench", metavar="REGEX", help="only these benchmarks")
-    add_selection(parser)
+    add_results(parser)
     parser.add_argument(
-        "--control",
-        default="auto",
-        metavar="REGEX",
-        help="the control benchmark (default: by name), or median: of all timings",
+        "--detector", choices=DETECTORS, default=next(iter(DETECTORS)), help="what proposes changes (%(default)s)"
     )
     parser.add_argument("--format", choices=FORMATS, default="text")
     parser.add_argument("--plots", metavar="DIR", help="write one figure for each change")
@@ -56,7 +46,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--confirm", action="store_true", help="measure each candidate's commits again, through asv"
     )
     parser.add_argument("--narrow", action="store_true", help="with --confirm: go on to the single commit")
-    parser.add_argument("--rounds", type=int, default=DEFAULT_ROUNDS, metavar="N", help="pairs a batch of a rerun")
+    parser.add_argument(
+        "--rounds", type=int, metavar="N", help=f"pairs a batch of a rerun (default: {DEFAULT_ROUNDS})"
+    )
     parser.add_argument(
         "--any-machine", action="store_true", help="confirm other machines' candidates here as well"
     )
@@ -67,27 +59,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    args.results = results_folder(args.results, args.config or args.repo or ".")
     try:
-        if args.repo is not None:
-            require_full_history(args.repo)
-        table = load(
-            args.results,
-            repo=args.repo,
-            branch=args.branch,
-            benchmarks=args.bench,
-            machine_rules=args.machine_rule,
-        )
-        df = select(table, machines=args.machine, environments=args.env)
+        needs(args, "--confirm", "--narrow", "--rounds", "--any-machine", "--config")
+        if args.config:
+            args.results = results_folder(args.results, args.config)
+        history = chosen(args)
+        df = history.frame
         if not (df["status"] == "ok").any():
             raise MeasureError(f"no values in {args.results}; `mlxcache doctor {args.results}` says why")
-        notices = [*facts_of(df).notices]
-        if facts_of(df).problems:
-            notices.append(f"{facts_of(df).problems.summary()}; `mlxcache doctor {args.results}` lists them")
+        notices = [*history.notices]
+        if history.problems:
+            notices.append(f"{history.problems.summary()}; `mlxcache doctor {args.results}` lists them")
         if args.confirm:
-            notices += _confirm(df, args)
-        changes = _changes(df, args, notices)
-        history = History.of(df)
+            notices += _confirm(history, args)
+        history, changes = only(args, history, _changes(history, args, notices))
         account = account_of(history, changes)
         notices += assumed_directions(
             ((key.benchmark, key.unit) for key in history.series.keys), history.benchmarks
@@ -102,25 +87,29 @@ def run(args: argparse.Namespace) -> int:
     if args.plots:
         from mlxcache.dashboard.figures.plots import plot_changes
 
-        written = plot_changes(df, changes, Path(args.plots))
+        written = plot_changes(history.frame, changes, Path(args.plots))
         print(f"{len(written)} figures in {args.plots}", file=sys.stderr)
     return int(account.status)
 
 
 def _changes(
-    df: pd.DataFrame, args: argparse.Namespace, notices: list[str], method: Method | None = None
-) -> pd.DataFrame:
+    history: History, args: argparse.Namespace, notices: list[str], *, rerun: bool = False
+) -> ChangesFrame:
     confirmations, problems = read_confirmations(args.results)
     notices += problems
-    return change_points(df, method=method, control=args.control, repo=args.repo, confirmations=confirmations)
+    method = Method(detector=DETECTORS[args.detector]())
+    method = method.for_rerun() if rerun else method
+    return change_points(
+        history, method=method, control=control_of(args), repo=args.repo, confirmations=confirmations
+    )
 
 
-def _confirm(df: pd.DataFrame, args: argparse.Namespace) -> list[str]:
+def _confirm(history: History, args: argparse.Namespace) -> list[str]:
     """Measure the candidates again; every answer is on disk before the next one is asked for."""
     if args.repo is None:
         raise MeasureError("--confirm needs the repository: give --repo")
     config = find_config(args.config or args.repo)
-    changes = _changes(df, args, [], Method().for_rerun())
+    _, changes = only(args, history, _changes(history, args, [], rerun=True))
     machines = None if args.any_machine else names_of_this_machine()
     waiting = candidates(changes, machines)
     elsewhere = len(candidates(changes, None)) - len(waiting)
@@ -133,7 +122,7 @@ def _confirm(df: pd.DataFrame, args: argparse.Namespace) -> list[str]:
             waiting,
             config=config,
             repo=args.repo,
-            rounds=args.rounds,
+            rounds=args.rounds or DEFAULT_ROUNDS,
             narrowing=args.narrow,
             measure_rounds=functools.partial(measure, say=_say, driver=driver.run),
             say=_say,

@@ -47,7 +47,7 @@ def _record(value: Value, project: str, facts: Mapping[str, Any]) -> dict[str, A
         "n_samples": str(value.n_samples),
     }
     if value.low is not None and value.high is not None:
-        extra |= {"ci_low": repr(value.low * scale), "ci_high": repr(value.high * scale)}
+        extra |= {"ci99_low": repr(value.low * scale), "ci99_high": repr(value.high * scale)}
     return {
         "benchmark": {
             "name": project,

@@ -67,7 +67,7 @@ def on_commit(df: pd.DataFrame, commit: str | None = None) -> tuple[str, list[Va
 
 def _value(row: dict[object, object], columns: list[str], benchmark: Benchmark | None) -> Value:
     unit = str(row["unit"])
-    low, high = float(str(row["ci_low"])), float(str(row["ci_high"]))
+    low, high = float(str(row["ci99_low"])), float(str(row["ci99_high"]))
     both = np.isfinite(low) and np.isfinite(high)
     return Value(
         machine=str(row["machine"]),

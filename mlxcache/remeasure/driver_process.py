@@ -93,13 +93,6 @@ class DriverProcess:
             return " / ".join(kept[-lines:]) or "no message"
         return "no message"
 
-    def keep_log(self, target: Path) -> bool:
-        """Copy what asv printed to a file that stays; whether that went well."""
-        with contextlib.suppress(OSError):
-            shutil.copyfile(self._scratch / "log", target)
-            return True
-        return False
-
     def _start(self) -> subprocess.Popen[bytes]:
         _sweep(self._scratch.parent)
         self._scratch.mkdir(mode=0o700)

@@ -223,7 +223,7 @@ def _cells(row: Mapping[Any, Any], several: bool, room: _Room) -> list[str]:
     cells = [
         code(clipped(label(row), room.name)),
         f"**{format_change(row['change'])}**" if state.startswith("new") else format_change(row["change"]),
-        interval(row["low"], row["high"]),
+        interval(row["ci95_low"], row["ci95_high"]),
         plain(before_after(row, "value_base", "value_head").replace("->", "→")),
         state,
     ]
@@ -234,7 +234,7 @@ def _drawn(rows: pd.DataFrame, room: _Room) -> list[str]:
     """The intervals of what changed or is open, drawn with characters: it needs no place to be published."""
     notable = rows[(_states(rows) != "") | (rows["verdict"] == Verdict.INCONCLUSIVE)]
     bars = [
-        Bar(clipped(one_line(label(row)), 44), row["change"], row["low"], row["high"])
+        Bar(clipped(one_line(label(row)), 44), row["change"], row["ci95_low"], row["ci95_high"])
         for row in notable.iloc[: room.drawn].to_dict("records")
     ]
     drawing = draw(bars)
@@ -258,7 +258,7 @@ def _open(comparison: Comparison, still_open: pd.DataFrame, room: _Room) -> list
     cells = [
         [
             code(clipped(label(row), room.name)),
-            interval(row["low"], row["high"]),
+            interval(row["ci95_low"], row["ci95_high"]),
             f"{row['rounds']}",
             f"about {row['further_rounds']} more" if row["further_rounds"] else "",
             plain(clipped(row["note"], 120)),
@@ -308,7 +308,11 @@ def _folded(comparison: Comparison, changed: pd.DataFrame, room: _Room) -> list[
     lines: list[str] = []
     if room.others and not rest.empty:
         cells = [
-            [code(clipped(label(row), room.name)), format_change(row["change"]), interval(row["low"], row["high"])]
+            [
+                code(clipped(label(row), room.name)),
+                format_change(row["change"]),
+                interval(row["ci95_low"], row["ci95_high"]),
+            ]
             for row in rest.iloc[: room.others].to_dict("records")
         ]
         lines += table(["benchmark", "change", "95 % interval"], cells)
@@ -332,7 +336,7 @@ def _folded(comparison: Comparison, changed: pd.DataFrame, room: _Room) -> list[
 
 def _excluded(rest: pd.DataFrame) -> str:
     """How large a change the intervals leave room for."""
-    ends = [max(abs(row["low"]), abs(row["high"])) for row in rest.to_dict("records")]
+    ends = [max(abs(row["ci95_low"]), abs(row["ci95_high"])) for row in rest.to_dict("records")]
     finite = [end for end in ends if math.isfinite(end)]
     return f"none can have changed by more than {max(finite):.1%} (95 % intervals)." if finite else ""
 

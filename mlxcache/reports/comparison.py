@@ -25,11 +25,11 @@ from mlxcache.reports.units import format_change
 NOT_DONE: Final = 2
 HEADER: Final = ("benchmark", "change", "95 % interval", "base -> head", "rounds")
 
-_NUMBERS: Final = ("value_base", "value_head", "change", "low", "high", "p_value", "adjusted_p")
+_NUMBERS: Final = ("value_base", "value_head", "change", "ci95_low", "ci95_high", "p_value", "adjusted_p")
 _COUNTS: Final = ("rounds", "further_rounds")
 _FLAGS: Final = ("significant", "relevant")
 # What JSON has no word for: an interval without bounds, a value that is not there.
-_MISSING: Final = {"low": -math.inf, "high": math.inf}
+_MISSING: Final = {"ci95_low": -math.inf, "ci95_high": math.inf}
 
 
 class ReportError(ValueError):
@@ -231,7 +231,7 @@ def _cells(row: Mapping[Any, Any]) -> list[str]:
     return [
         label(row) + (f" [{row['note']}]" if row["note"] else ""),
         format_change(row["change"]),
-        interval(row["low"], row["high"]),
+        interval(row["ci95_low"], row["ci95_high"]),
         before_after(row, "value_base", "value_head"),
         f"{row['rounds']}{more}",
     ]

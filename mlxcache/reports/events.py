@@ -62,7 +62,7 @@ class Event:
     @property
     def uncertain(self) -> bool:
         """Whether the interval of its largest change holds 0: it may be no change at all."""
-        return float(self.lead["magnitude_low"]) <= 0.0 <= float(self.lead["magnitude_high"])
+        return float(self.lead["ci95_low"]) <= 0.0 <= float(self.lead["ci95_high"])
 
     @property
     def state_word(self) -> str:

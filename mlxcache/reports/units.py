@@ -50,7 +50,7 @@ def change_of(row: Mapping[Any, Any]) -> str:
 def interval_of(row: Mapping[Any, Any]) -> str:
     """The 95 % interval of `change_of`, said alike."""
     if math.isfinite(row["magnitude"]) or "difference" not in row:
-        ends = [float(row["magnitude_low"]), float(row["magnitude_high"])]
+        ends = [float(row["ci95_low"]), float(row["ci95_high"])]
         return " to ".join(map(format_change, ends)) if all(map(math.isfinite, ends)) else "open"
-    ends = [float(row["difference_low"]), float(row["difference_high"])]
+    ends = [float(row["difference_ci95_low"]), float(row["difference_ci95_high"])]
     return " to ".join(format_value(end, str(row["unit"])) for end in ends)

@@ -30,8 +30,8 @@ def row(benchmark: str = "mod.time_x", change: float = 0.0, **given: Any) -> dic
         "value_base": 0.001,
         "value_head": 0.001 * (1 + change),
         "change": change,
-        "low": change - 0.01,
-        "high": change + 0.01,
+        "ci95_low": change - 0.01,
+        "ci95_high": change + 0.01,
         "direction": direction,
         "p_value": 0.0001 if significant else 0.5,
         "adjusted_p": 0.0002 if significant else 0.9,
@@ -49,7 +49,7 @@ def row(benchmark: str = "mod.time_x", change: float = 0.0, **given: Any) -> dic
 
 def undecided(benchmark: str = "mod.time_open", **given: Any) -> dict[str, Any]:
     """A series that forty more rounds would decide."""
-    facts = {"significant": False, "low": -0.05, "high": 0.12, "further_rounds": 40}
+    facts = {"significant": False, "ci95_low": -0.05, "ci95_high": 0.12, "further_rounds": 40}
     return row(benchmark, 0.03, verdict="inconclusive", **{**facts, **given})
 
 

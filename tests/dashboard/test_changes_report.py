@@ -43,7 +43,7 @@ def test_a_note_is_told_once_below_the_table() -> None:
     text = said(several(), "text")
     assert "b.time_0 [1]  " in text
     assert text.count("look at the machine") == 1
-    assert "\n[1] 5 of 6 benchmarks here made a regression at once" in text
+    assert "\n[1] 5 of 6 benchmarks here got worse at once" in text
 
 
 def test_an_improvement_that_is_gone_is_lost() -> None:

@@ -72,7 +72,7 @@ def test_store_takes_the_median_where_a_commit_was_measured_twice() -> None:
     df = pd.DataFrame(
         {
             "series": [0, 0, 0, 0], "commit_index": [1, 0, 1, 1], "value": [5.0, 1.0, 3.0, 4.0], "status": "ok",
-            "ci_low": np.nan, "ci_high": np.nan, "machine": "m", "env": "e", "benchmark": "b", "params": "",
+            "ci99_low": np.nan, "ci99_high": np.nan, "machine": "m", "env": "e", "benchmark": "b", "params": "",
             "version": "1", "unit": "s",
         }
     )  # fmt: skip
@@ -157,7 +157,7 @@ def _row(**facts: Any) -> dict[str, Any]:
         "benchmark": "b", "direction": "regression", "machine": "m", "env": "e", "params": "", "unit": "seconds",
         "version": "1", "before_index": 3, "after_index": 6, "before": "c3", "after": "c6", "magnitude": 0.1,
         "confidence": 0.9, "state": "candidate", "range_commits": 3, "series": 0,
-        "magnitude_low": 0.05, "magnitude_high": 0.15,
+        "ci95_low": 0.05, "ci95_high": 0.15,
     }  # fmt: skip
     return {**base, **facts}
 
@@ -193,7 +193,7 @@ def test_an_improvement_that_is_gone_is_called_lost() -> None:
 def test_answer_counts_benchmarks_by_what_happened_to_them() -> None:
     """Slower and larger are said apart, singular and plural as they should be."""
     rows = [_row(), _row(benchmark="c"), _row(benchmark="mem", unit="bytes")]
-    keys = {"ci_low": np.nan, "ci_high": np.nan, "value": 1.0, "status": "ok", "commit_index": 0}
+    keys = {"ci99_low": np.nan, "ci99_high": np.nan, "value": 1.0, "status": "ok", "commit_index": 0}
     said = answer(gather(pd.DataFrame([{**rows[0], **keys}]), pd.DataFrame(rows)))
     assert said.sentence == "2 benchmarks are slower and 1 is larger than before."
     assert "No rerun has confirmed any" in said.detail
@@ -309,7 +309,7 @@ def test_peers_run_with_the_limit_where_it_was_measured(suite: pd.DataFrame) -> 
 
 def test_peers_without_an_interval_have_none(suite: pd.DataFrame, tmp_path: Path) -> None:
     """Neither the page nor its CSV file makes one up."""
-    df = suite.assign(ci_low=math.nan, ci_high=math.nan)
+    df = suite.assign(ci99_low=math.nan, ci99_high=math.nan)
     build_site(df, change_points(df, cache=False), tmp_path)
     text = (tmp_path / "csv" / "peers.csv").read_text()
     assert "mlxcache" in text

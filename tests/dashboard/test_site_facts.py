@@ -132,7 +132,7 @@ def test_an_interval_that_holds_zero_is_no_headline(tmp_path: Path) -> None:
     for number in range(40):
         write_file(tmp_path / "results", number, {"a.time_x": 1e-3 * (1.3 if number >= 20 else 1)})
     df, changes = judged(tmp_path / "results")
-    changes["magnitude_low"] = -0.02
+    changes["ci95_low"] = -0.02
     said = answer(gather(df, changes))
     assert said.mood == "fine"
     assert "1 more may have changed or not" in said.detail

@@ -157,7 +157,7 @@ def test_a_warm_build_is_what_a_cold_one_is(tmp_path: Path, monkeypatch: pytest.
         made = [path.relative_to(fresh) for path in fresh.rglob("*") if path.is_file() and path.name != LIST_NAME]
         assert len(made) > 15
         assert [path for path in made if (site / path).read_bytes() != (fresh / path).read_bytes()] == []
-    assert any(cache.rglob("*.values"))
+    assert any(cache.rglob("*.values.npz"))
 
 
 def test_a_page_keeps_its_address_when_its_change_is_gone(tmp_path: Path) -> None:

@@ -192,7 +192,7 @@ def test_text_files_are_read_back_with_every_digit(results: Path, tmp_path: Path
         else pd.read_json(tmp_path / name, lines=True, precise_float=True)
     )
     assert list(back.columns) == list(df.columns)
-    for column in ("value", "ci_low", "n_samples", "series"):
+    for column in ("value", "ci99_low", "n_samples", "series"):
         assert back[column].astype(float).equals(df[column].astype(float))
     assert back["benchmark"].tolist() == df["benchmark"].tolist()
     assert pd.to_datetime(back["commit_date"]).tolist() == df["commit_date"].tolist()
@@ -205,6 +205,24 @@ def test_parquet_is_typed(results: Path, tmp_path: Path) -> None:
     back = pd.read_parquet(tmp_path / "table")
     assert isinstance(back["param_kv_dtype"].dtype, pd.CategoricalDtype)
     assert str(back["commit_date"].dtype) == "datetime64[ms, UTC]"
+
+
+def test_duckdb_and_polars_read_the_exports_without_options(results: Path, tmp_path: Path) -> None:
+    """The same sum of the same rows in both, from each format, with typed columns from Parquet."""
+    duckdb, polars = required.module("duckdb"), required.module("polars")
+    expected = float(load(results)["value"].sum())
+    for form, name in (("parquet", "folder"), ("csv", "x.csv"), ("jsonl", "x.jsonl")):
+        out = tmp_path / name
+        assert export(results, form, out) == 0
+        files = f"{out}/**/*.parquet" if form == "parquet" else str(out)
+        rows = duckdb.sql(f"select count(*), sum(value), typeof(any_value(commit_date)) from '{files}'").fetchall()
+        assert rows == [(17, pytest.approx(expected), "TIMESTAMP WITH TIME ZONE")]
+        read = {"parquet": polars.read_parquet, "csv": polars.read_csv, "jsonl": polars.read_ndjson}[form]
+        table = read(out)
+        assert (table.height, table["value"].sum()) == (17, pytest.approx(expected))
+    typed = polars.read_parquet(tmp_path / "folder").schema
+    assert typed["commit_date"] == polars.Datetime("ms", "UTC")
+    assert typed["param_kv_dtype"] == polars.Categorical
 
 
 def test_a_commit_has_no_meaning_for_a_format_with_all(results: Path, tmp_path: Path, capsys: Any) -> None:
@@ -239,8 +257,8 @@ def test_two_machines_are_not_mixed(results: Path, tmp_path: Path, capsys: Any, 
     ("arguments", "message"),
     [
         (["--results", "nowhere"], "nothing at nowhere"),
-        (["--bench", "no_such"], "there are no values to export"),
-        (["--commit", "f" * 40], "has no values; `mlxcache coverage` lists"),
+        (["--bench", "no_such"], "--bench: 'no_such' fits none of the results; there are: "),
+        (["--commit", "f" * 40], "no results for commit 'ffff"),
         (["--machine", "("], "mlxcache export: "),
     ],
 )

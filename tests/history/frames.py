@@ -40,8 +40,8 @@ def history_frame(
             "version": version,
             "value": value,
             "unit": unit,
-            "ci_low": np.nan,
-            "ci_high": np.nan,
+            "ci99_low": np.nan,
+            "ci99_high": np.nan,
             "n_samples": 0,
             "status": np.where(np.isfinite(value), "ok", "failed"),
         }

@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mlxcache.history.loading.by_series import by_series
-from mlxcache.history.loading.series_table import first_places
+from mlxcache.history.loading.by_series import by_series, first_places
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.float64])
-def test_counting_and_sorting_agree(dtype: type) -> None:
-    """Rows in commit order are counted, others sorted; equal commits keep their order, -1 is a series."""
+def test_any_order_of_rows(dtype: type) -> None:
+    """Rows in commit order and others end alike; equal commits keep their order, -1 is a series."""
     rng = np.random.default_rng(5)
     commits = np.sort(rng.integers(0, 40, 600)).astype(np.int32)
     series = rng.integers(-1, 30, 600).astype(np.int32)

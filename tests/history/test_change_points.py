@@ -46,7 +46,7 @@ def test_one_row_a_change_with_commits_and_medians() -> None:
     (row,) = changes.to_dict("records")
     assert (row["before"], row["after"]) == (commit_name(39), commit_name(40))
     assert (row["direction"], row["state"], row["control"]) == ("regression", "candidate", "")
-    assert row["magnitude_low"] < 0.1 < row["magnitude_high"]
+    assert row["ci95_low"] < 0.1 < row["ci95_high"]
     assert row["value_after"] / row["value_before"] == pytest.approx(1.1, abs=0.01)
     assert (row["n_before"], row["n_after"]) == (40, 30)
     assert row["search_before"] <= row["before"] < row["after"] <= row["search_after"]
@@ -296,7 +296,7 @@ def test_what_most_benchmarks_do_at_once_is_noted() -> None:
     )
     changes = change_points(df).set_index("benchmark")
     assert len(changes) == 7
-    assert changes.loc["bench.time_3", "note"].startswith("6 of 7 benchmarks here made a regression")
+    assert changes.loc["bench.time_3", "note"].startswith("6 of 7 benchmarks here got worse")
     assert changes.loc["bench.time_alone", "note"] == ""
 
 

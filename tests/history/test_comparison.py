@@ -42,7 +42,7 @@ def test_three_verdicts_from_interleaved_rounds() -> None:
     rows = compare_rounds(rounds_frame({"time_slow": 0.10, "time_same": 0.0})).set_index("benchmark")
     assert rows.loc["time_slow", "verdict"] == "regression"
     assert rows.loc["time_slow", "direction"] == "regression"
-    assert rows.loc["time_slow", "low"] < 0.10 < rows.loc["time_slow", "high"]
+    assert rows.loc["time_slow", "ci95_low"] < 0.10 < rows.loc["time_slow", "ci95_high"]
     assert rows.loc["time_same", "verdict"] == "no regression"
     assert rows.loc["time_same", "direction"] == "unchanged"
     (noisy,) = compare_rounds(rounds_frame({"time_noisy": 0.0}, rounds=6, sigma=0.05)).to_dict("records")
@@ -119,7 +119,7 @@ def test_stored_results_are_judged_by_how_much_runs_differ() -> None:
     for sigma, expected in ((0.002, "regression"), (0.03, "inconclusive")):
         values = levels((40, 1.0), sigma=sigma)
         values[-1] = values[-2] * 1.04
-        df = history_frame(values).assign(ci_low=values * 0.9999, ci_high=values * 1.0001)
+        df = history_frame(values).assign(ci99_low=values * 0.9999, ci99_high=values * 1.0001)
         (row,) = compare(df, commit_name(38), commit_name(39)).to_dict("records")
         assert row["verdict"] == expected
         assert row["change"] == pytest.approx(0.04)
@@ -132,7 +132,7 @@ def test_intervals_of_the_runs_count_where_there_are_no_samples() -> None:
     df = history_frame(values)
     (row,) = compare(df, commit_name(38), commit_name(39)).to_dict("records")
     assert row["verdict"] == "regression"
-    df["ci_low"], df["ci_high"] = df["value"] * 0.9, df["value"] * 1.1
+    df["ci99_low"], df["ci99_high"] = df["value"] * 0.9, df["value"] * 1.1
     (row,) = compare(df, commit_name(38), commit_name(39)).to_dict("records")
     assert row["verdict"] == "inconclusive"
 

@@ -113,7 +113,7 @@ def test_runners_that_take_turns_raise_no_sure_alarm() -> None:
     changes = change_points(df)
     assert changes.empty
     aside = changes.set_aside.machine
-    assert not ((aside["magnitude_low"] <= 0) & (aside["magnitude_high"] >= 0)).any()
+    assert not ((aside["ci95_low"] <= 0) & (aside["ci95_high"] >= 0)).any()
 
 
 def test_what_all_benchmarks_do_is_the_machine_s_once() -> None:
@@ -127,7 +127,7 @@ def test_what_all_benchmarks_do_is_the_machine_s_once() -> None:
     changes = change_points(steps(6, 0))
     assert changes.empty
     (event,) = changes.set_aside.machine["note"]
-    assert event.startswith("6 of 6 benchmarks here (6 series) made a regression at once")
+    assert event.startswith("6 of 6 benchmarks here (6 series) got worse at once")
     for n, still in ((5, 1), (4, 0)):
         changes = change_points(steps(n, still))
         assert len(changes) == n

@@ -70,7 +70,7 @@ def test_shards_by_parameter(tmp_path: Path) -> None:
     df = load(tmp_path / "out")
     assert df.status.tolist() == ["ok", "ok", "failed"]
     assert df.value.tolist()[:2] == [1.0, 2.0]
-    assert df.ci_low.tolist()[:2] == [0.9, 1.8]
+    assert df.ci99_low.tolist()[:2] == [0.9, 1.8]
     assert load(tmp_path / "out", timing=True).duration.tolist() == [3.0] * 3
 
 

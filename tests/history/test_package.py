@@ -35,7 +35,7 @@ def test_layers() -> None:
     assert not loaded & {"mlx", "mlxcache.dashboard", "matplotlib"}
     assert "pandas" not in imported_by("import mlxcache.history")
     assert "pandas" not in imported_by(
-        "import mlxcache.history.merging.merge, mlxcache.history.loading.parse_ahead"
+        "import mlxcache.history.merging.merge, mlxcache.history.loading.parse_cache"
     )
 
 

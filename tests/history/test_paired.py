@@ -82,12 +82,27 @@ def test_the_control_is_divided_by_only_where_it_helps() -> None:
     with_control = paired_change(
         base,
         head,
-        [abba("gaussian 5 %", 20, 9), (np.exp(swing_base), np.exp(swing_head) * rng.normal(1, 0.01, 20))],
+        [
+            abba("gaussian 5 %", 20, 9),
+            *((np.exp(swing_base), np.exp(swing_head) * rng.normal(1, 0.01, 20)) for _ in range(2)),
+        ],
     )
-    assert with_control.control == 1
+    assert with_control.divided
     assert with_control.change == pytest.approx(0.06, abs=0.02)
     quiet, louder = abba("gaussian 1 %", 20, 6)
-    assert paired_change(quiet, louder, [(np.exp(swing_base), np.exp(swing_head))]).control is None
+    assert not paired_change(quiet, louder, [(np.exp(swing_base), np.exp(swing_head))]).divided
+
+
+@pytest.mark.parametrize("controls", [1, 5])
+def test_a_choice_of_controls_finds_nothing_in_quiet_pairs(controls: int) -> None:
+    """Ten quiet pairs, controls with noise of their own: p stays below .01 about as rarely as without any."""
+    rng = np.random.default_rng(11)
+    found = 0
+    for _ in range(1000):
+        values = np.exp(rng.normal(0, 0.01, (2 + 2 * controls, 10)))
+        result = paired_change(*values[:2], list(zip(values[2::2], values[3::2], strict=True)))
+        found += result.p_value < 0.01
+    assert found <= 26  # about 55 where the quietest of five is taken
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pandas as pd
@@ -14,7 +11,7 @@ from result_trees import document, row, write_document, write_tree
 
 from mlxcache.history import load
 from mlxcache.history.asv.results import parse_results
-from mlxcache.history.loading import parse_ahead, parse_cache
+from mlxcache.history.loading import parse_cache
 
 
 @pytest.fixture(autouse=True)
@@ -155,31 +152,3 @@ def test_forgotten_folders_are_removed(tmp_path: Path) -> None:
     load(make(tmp_path / "two"), cache=cache)
     assert not old.exists()
     assert entries(cache)
-
-
-def test_second_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process that parses ahead fills the same cache, and the table is the same with it."""
-    root, cache = make(tmp_path / "results"), tmp_path / "cache"
-    plain = load(root, cache=False)
-    monkeypatch.setattr(parse_ahead, "_WORTHWHILE_BYTES", 1)
-    monkeypatch.setattr(parse_ahead, "cores", lambda: 2)
-    pd.testing.assert_frame_equal(load(root, cache=cache), plain)
-    assert len(entries(cache)) == 4
-
-
-def test_second_process_alone(tmp_path: Path) -> None:
-    """Given large files, the second process makes the entries that the first one then finds."""
-    root, cache = tmp_path / "results", tmp_path / "cache"
-    rows = {f"time_{i}": row([1.0] * 64, [[str(n) for n in range(64)]]) for i in range(20)}
-    path = write_document(root, document(rows))
-    order = json.dumps([str(cache), False, [[str(path), str(path.parent)], [str(root / "gone"), str(root)]]])
-    subprocess.run(
-        [sys.executable, "-m", "mlxcache.history.loading.parse_ahead"],
-        input=order.encode(),
-        check=True,
-        cwd=Path(__file__).parents[2],
-    )
-    reader = parse_cache.ParseCache(cache, path.parent, spread=False)
-    parsed, missed = reader.parse(reader.fetch(path))
-    assert len(parsed.values) == 1280
-    assert not missed

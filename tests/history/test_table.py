@@ -15,7 +15,7 @@ from mlxcache.history.loading import table
 
 AGREED = [
     "machine", "commit", "commit_date", "env", "benchmark", "params", "version", "value", "unit",
-    "ci_low", "ci_high", "n_samples", "status",
+    "ci99_low", "ci99_high", "n_samples", "status",
 ]  # fmt: skip
 
 
@@ -29,7 +29,7 @@ def test_columns_and_values(tmp_path: Path) -> None:
     assert one.value.tolist() == [2.4]
     assert one.params.tolist() == ["2, 'b'"]
     assert one.unit.tolist() == ["seconds"]
-    assert one.ci_low.iloc[0] < 2.4 < one.ci_high.iloc[0]
+    assert one.ci99_low.iloc[0] < 2.4 < one.ci99_high.iloc[0]
     assert one.n_samples.tolist() == [10]
     assert one.status.tolist() == ["ok"]
 

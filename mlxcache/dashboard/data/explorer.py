@@ -143,7 +143,7 @@ class _Packed:
 
     def __init__(self, df: pd.DataFrame, store: SeriesStore) -> None:
         self._store = store
-        value, low, high = (df[name].to_numpy(np.float64) for name in ("value", "ci_low", "ci_high"))
+        value, low, high = (df[name].to_numpy(np.float64) for name in ("value", "ci99_low", "ci99_high"))
         packed = np.empty(len(df), _PACKED)
         # Block by block, since memory for a whole column costs more than the work.
         with np.errstate(all="ignore"):

@@ -111,10 +111,22 @@ def environment_names(packages: Mapping[str, Mapping[str, str]]) -> dict[str, st
     named = {
         name: versions_text({p: versions[p] for p in kept if p in versions}) for name, versions in packages.items()
     }
-    counts: dict[str, int] = {}
-    for text in named.values():
-        counts[text] = counts.get(text, 0) + 1
-    return {name: text if text and counts[text] == 1 else name for name, text in named.items()}
+    return _told_apart(named)
+
+
+def _told_apart(named: Mapping[str, str]) -> dict[str, str]:
+    """Environments of the same packages also say what of their own names the others lack; else those whole."""
+    same: dict[str, list[str]] = {}
+    for name, text in named.items():
+        same.setdefault(text, []).append(name)
+    found = {}
+    for text, names in same.items():
+        pieces = {name: name.split("-") for name in names}
+        shared = set.intersection(*map(set, pieces.values()))
+        for name, own in pieces.items():
+            rest = "-".join(piece for piece in own if piece not in shared)
+            found[name] = ", ".join(filter(None, (text, rest if len(names) > 1 else ""))) if text else name
+    return {name: text if list(found.values()).count(text) == 1 else name for name, text in found.items()}
 
 
 def versions_text(versions: Mapping[str, str]) -> str:

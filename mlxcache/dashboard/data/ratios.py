@@ -97,7 +97,7 @@ def ratio_of(one: Mapping[str, Any], other: Mapping[str, Any], spread: float = m
 
 
 def _log_width(row: Mapping[str, Any]) -> float:
-    value, low, high = float(row["value"]), float(row["ci_low"]), float(row["ci_high"])
+    value, low, high = float(row["value"]), float(row["ci99_low"]), float(row["ci99_high"])
     if not (0 < low < math.inf and 0 < high < math.inf):
         return math.nan
     return max(math.log(high / value), math.log(value / low), 0.0)
@@ -237,7 +237,7 @@ def interleaved(rows: Rows, machine: str, env: str, commit_index: int) -> list[t
                 histories.setdefault(key, {})[index] = math.log(row["value"])
         spread = run_to_run(histories.values())
         for row in rows.at(benchmark, machine, env, commit_index):
-            certain = {"value": 1.0, "ci_low": 1.0, "ci_high": 1.0}
+            certain = {"value": 1.0, "ci99_low": 1.0, "ci99_high": 1.0}
             text = " ".join(f"{name}={row[f'p:{name}']}" for name in names)
             found.append(
                 (benchmark, text, replace(ratio_of({**row, "unit": "ratio"}, certain, spread), over=math.nan))

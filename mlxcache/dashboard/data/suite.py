@@ -80,7 +80,7 @@ def rows_of(df: pd.DataFrame, benchmark: str) -> pd.DataFrame:
     """A benchmark's values with its parameters as text columns of their own names."""
     mask = (df["benchmark"] == benchmark).to_numpy() & (df["status"] == "ok").to_numpy()
     names = param_names(df, benchmark)
-    part = df.loc[mask, [*PLACE, "value", "ci_low", "ci_high", "unit", *(f"param_{name}" for name in names)]]
+    part = df.loc[mask, [*PLACE, "value", "ci99_low", "ci99_high", "unit", *(f"param_{name}" for name in names)]]
     part = part.rename(columns={f"param_{name}": f"p:{name}" for name in names})
     for column in ["machine", "env", "commit", "unit", *(f"p:{name}" for name in names)]:
         part[column] = part[column].astype("str")
@@ -163,7 +163,7 @@ def races(rows: Rows, machine: str, env: str, commit_index: int) -> list[Race]:
             groups.setdefault(tuple(str(row[f"p:{name}"]) for name in others), []).append(row)
         for values, group in groups.items():
             entries = [
-                (str(row["p:cache"]), float(row["value"]), float(row["ci_low"]), float(row["ci_high"]))
+                (str(row["p:cache"]), float(row["value"]), float(row["ci99_low"]), float(row["ci99_high"]))
                 for row in sorted(group, key=lambda row: float(row["value"]))
             ]
             own = next((value for name, value, _, _ in entries if name == REFERENCE_CACHE), None)
@@ -226,7 +226,8 @@ def _curve(
     benchmark: str, name: str, label: str, others: tuple[tuple[str, str], ...], rows: Sequence[Mapping[str, Any]]
 ) -> Curve:
     points = sorted(
-        (float(row[f"p:{name}"]), float(row["value"]), float(row["ci_low"]), float(row["ci_high"])) for row in rows
+        (float(row[f"p:{name}"]), float(row["value"]), float(row["ci99_low"]), float(row["ci99_high"]))
+        for row in rows
     )
     x, y, low, high = np.array(points).T
     slope = float(np.polyfit(x, y, 1)[0])

@@ -28,8 +28,8 @@ COLUMNS: Final = {
     "params": "its parameters by name, as `path=int64 head_dim=64`; empty where it has none",
     "value": "the measured value",
     "unit": "of value and interval: seconds, bytes, ratio, ...",
-    "ci_low": "lower end of the 99 % interval of this run's samples; empty where it has none",
-    "ci_high": "upper end of it",
+    "ci99_low": "lower end of the 99 % interval of this run's samples; empty where it has none",
+    "ci99_high": "upper end of it",
     "status": "ok, failed or skipped; only ok has a value",
     "commit": "the full hash",
     "commit_index": "rank of the commit among all measured ones, oldest 0",
@@ -80,7 +80,7 @@ def _safe(text: str) -> str:
 def _key(facts: SiteFacts) -> str:
     total = hashlib.blake2b(_VERSION, digest_size=16)
     df = facts.df
-    for name in ("value", "ci_low", "ci_high"):
+    for name in ("value", "ci99_low", "ci99_high"):
         total.update(df[name].to_numpy(np.float64).tobytes())
     for name in ("commit_index", "series"):
         total.update(df[name].to_numpy().tobytes())

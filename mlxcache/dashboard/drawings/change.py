@@ -54,7 +54,7 @@ def change_drawing(
         Level(after, end, new, value_text(new, unit), f"level {kind}"),
     ]
     areas = [Area(before, after, kind=f"range {kind}", words="the change lies between these two commits")]
-    ends = [float(row["magnitude_low"]), float(row["magnitude_high"])]
+    ends = [float(row["ci95_low"]), float(row["ci95_high"])]
     if all(map(np.isfinite, ends)) and old and not row.get("control"):
         sure = sorted(old * (1.0 + e) for e in ends)
         words = f"95 % interval of the change: {format_change(ends[0])} to {format_change(ends[1])}"

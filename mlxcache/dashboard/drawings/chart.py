@@ -21,6 +21,8 @@ _LEFT: Final = 62.0
 _RIGHT: Final = 14.0
 _TOP: Final = 26.0
 _BOTTOM: Final = 44.0
+_DIGIT: Final = 7.7  # the widest sans of the style sheet, at its 12 px; digits, and bold letters
+_BOLD: Final = 8.4
 _TINY: Final = 1e-12
 _HUGE: Final = 1e15
 _MANY: Final = 400  # points of a trace from which they are dots without words
@@ -146,6 +148,10 @@ class _Drawing:
             left, right = (left / 2, right * 2) if chart.x_scale == "log" else (left - 1, right + 1)
         self.left, self.right = left, right
         self.pad = 14.0
+        find = log_ticks if self._log_y else ticks
+        self.scale = find(self.low, self.high, chart.unit)
+        # As wide as the longest number of the axis.
+        self.start = max(_LEFT, _DIGIT * max(map(len, self.scale.labels), default=0) + 14.0)
 
     def _heights(self) -> tuple[float, float]:
         """What the axis spans: the bulk of the values, so that one ten times off does not flatten the others."""
@@ -181,7 +187,7 @@ class _Drawing:
         a, b, v = self.left, self.right, value
         if self.chart.x_scale == "log":
             a, b, v = math.log(a), math.log(b), math.log(v)
-        start, end = _LEFT + self.pad, self.chart.width - _RIGHT - self.pad
+        start, end = self.start + self.pad, self.chart.width - _RIGHT - self.pad
         return start + (v - a) / (b - a) * (end - start)
 
     def y(self, value: float) -> float:
@@ -195,16 +201,11 @@ class _Drawing:
     def svg(self) -> Markup:
         """All of it."""
         chart = self.chart
-        scale: Ticks
-        if self._log_y:
-            scale = log_ticks(self.low, self.high, chart.unit)
-        else:
-            scale = ticks(self.low, self.high, chart.unit)
         parts = [
             f'<svg class="plot" viewBox="0 0 {chart.width} {chart.height}" role="img" '
             f'aria-label="{escape(clean(chart.title))}">'
         ]
-        parts += self._axes(scale)
+        parts += self._axes(self.scale)
         parts += self._bands()
         parts += [self._area(area) for area in chart.areas]
         parts += [part for trace in chart.traces for part in self._trace(trace)]
@@ -219,12 +220,12 @@ class _Drawing:
         parts = []
         for place, words in zip(scale.places, scale.labels, strict=True):
             y = self.y(place)
-            parts.append(f'<path class="grid" d="M{_LEFT:.0f} {y:.1f}H{right:.0f}"/>')
-            parts.append(label(_LEFT - 8, y + 4, words, anchor="end"))
+            parts.append(f'<path class="grid" d="M{self.start:.0f} {y:.1f}H{right:.0f}"/>')
+            parts.append(label(self.start - 8, y + 4, words, anchor="end"))
         title = chart.y_title or scale.unit
         if title:
-            parts.append(label(_LEFT - 8, 14, title, anchor="end"))
-        parts.append(f'<path class="axis" d="M{_LEFT:.0f} {bottom:.1f}H{right:.0f}"/>')
+            parts.append(label(6, 14, title))
+        parts.append(f'<path class="axis" d="M{self.start:.0f} {bottom:.1f}H{right:.0f}"/>')
         places = [self.x(x) for x, _ in chart.x_ticks]
         widest = max((len(words) for _, words in chart.x_ticks), default=0)
         for i in apart(places, 7.2 * widest + 12):
@@ -233,7 +234,7 @@ class _Drawing:
             parts.append(f'<path class="axis" d="M{places[i]:.1f} {bottom:.1f}v5"/>')
             parts.append(label(at, bottom + 19, chart.x_ticks[i][1], anchor="end" if at_edge else "middle"))
         if chart.x_title:
-            parts.append(label((_LEFT + right) / 2, chart.height - 6, chart.x_title, anchor="middle"))
+            parts.append(label((self.start + right) / 2, chart.height - 6, chart.x_title, anchor="middle"))
         for x, words in chart.flags:
             place = self.x(x)
             parts.append(f'<path class="flag" d="M{place:.1f} {_TOP - 6:.0f}V{bottom:.1f}"/>')
@@ -262,7 +263,10 @@ class _Drawing:
         left, right = self.x(level.left), self.x(level.right)
         parts = [f'<path class="{level.kind}" d="M{left:.1f} {y:.1f}H{max(right, left + 6):.1f}"/>']
         if level.words:
-            parts.append(label(left + 3, y - 6, level.words, f"said {level.kind}"))
+            edge = self.chart.width - _RIGHT
+            late = left + 3 + _BOLD * len(level.words) > edge
+            place = (edge, "end") if late else (left + 3, "start")
+            parts.append(label(place[0], y - 6, level.words, f"said {level.kind}", place[1]))
         return parts
 
     def _trace(self, trace: Trace) -> list[str]:

@@ -14,6 +14,7 @@ _SCALES: Final = {
     "seconds": ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")),
     "bytes": ((2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B")),
 }
+_LARGE: Final = ((1e9, "billion"), (1e6, "million"))
 _STEPS: Final = (1.0, 2.0, 2.5, 5.0, 10.0)
 _LOG_STEPS: Final = ((1.0,), (1.0, 3.0), (1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 5.0, 7.0))
 
@@ -28,10 +29,29 @@ class Ticks:
 
 
 def value_text(value: float, unit: str) -> str:
-    """A value with its unit; a ratio is a factor."""
+    """A value with its unit; a ratio is a factor, and a count in millions has four digits."""
     if unit == "ratio":
         return f"{TIMES}{value:.3g}" if math.isfinite(value) else "n/a"
-    return format_value(value, unit)
+    size, name = scale_of(unit, value)
+    if unit not in _SCALES and size > 1.0:
+        return f"{value / size:.4g} {name}"
+    return format_value(value, name if unit not in _SCALES else unit)
+
+
+def values_text(values: Sequence[float], unit: str) -> str:
+    """Values with arrows between them; a unit that all share stands once, at the end."""
+    texts = [value_text(value, unit) for value in values]
+    tails = {text.partition(" ")[2] for text in texts}
+    if len(tails) == 1 and "n/a" not in texts:
+        texts[:-1] = [text.partition(" ")[0] for text in texts[:-1]]
+    return " → ".join(texts)
+
+
+def course_text(before: float, after: float, newest: float, unit: str) -> str:
+    """A change's two levels and where the series is now."""
+    now = value_text(newest, unit)
+    rest = "still so" if now == value_text(after, unit) else f"now {now}"
+    return f"{values_text([before, after], unit)}, {rest}"
 
 
 def scale_of(unit: str, top: float) -> tuple[float, str]:
@@ -40,7 +60,10 @@ def scale_of(unit: str, top: float) -> tuple[float, str]:
         return 1.0, ""
     scales = _SCALES.get(unit)
     if scales is None:
-        return 1.0, unit
+        own = "" if unit == "unit" else unit  # asv's name for none
+        return next(
+            ((size, f"{name} {own}".strip()) for size, name in _LARGE if size <= abs(top) < 1e15), (1.0, own)
+        )
     return next(((size, name) for size, name in scales if abs(top) >= size), scales[-1])
 
 

@@ -13,8 +13,8 @@ from markupsafe import Markup
 
 from mlxcache.history.loading.series_store import Series
 
-WIDTH: Final = 180
-HEIGHT: Final = 44
+WIDTH: Final = 260
+HEIGHT: Final = 56
 _PAD: Final = 4.0
 _MOST: Final = 90  # more points than this are not seen at this width
 _AROUND: Final = 60  # commits beside a change
@@ -70,10 +70,10 @@ def _mark(change: Mapping[str, Any], commits: Any, x: Any, height: Any) -> list[
     place = float(x[min(at, len(x) - 1)])
     old, new = float(height(change["value_before"])), float(height(change["value_after"]))
     kind = "worse" if change["direction"] == "regression" else "better"
-    up = change["magnitude"] > 0
+    up = change["difference"] > 0
     tip = new - 6 if up else new + 6
     return [
         f'<path class="level" d="M{max(_PAD, place - 60):.1f} {old:.1f}H{place:.1f}"/>',
-        f'<path class="level {kind}" d="M{place:.1f} {new:.1f}H{min(WIDTH - _PAD, place + 60):.1f}"/>',
+        f'<path class="level {kind}" d="M{place:.1f} {new:.1f}H{min(WIDTH - _PAD, place + 90):.1f}"/>',
         f'<path class="mark {kind}" d="M{place - 4:.1f} {new:.1f}H{place + 4:.1f}L{place:.1f} {tip:.1f}Z"/>',
     ]

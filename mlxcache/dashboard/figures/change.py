@@ -99,9 +99,9 @@ def _control(df: pd.DataFrame, row: Mapping[str, Any]) -> pd.DataFrame:
 def _draw_history(axes: Axes, history: pd.DataFrame, row: Mapping[str, Any], colours: Palette) -> None:
     x, y = history["commit_index"].to_numpy(), history["value"].to_numpy(np.float64)
     axes.plot(x, y, "o", ms=3, color=colours.values, alpha=0.8, zorder=2, label="measured")
-    if {"ci_low", "ci_high"} <= set(history.columns):
-        low = history["ci_low"].to_numpy(np.float64)
-        high = history["ci_high"].to_numpy(np.float64)
+    if {"ci99_low", "ci99_high"} <= set(history.columns):
+        low = history["ci99_low"].to_numpy(np.float64)
+        high = history["ci99_high"].to_numpy(np.float64)
         known = np.isfinite(low) & np.isfinite(high)
         axes.vlines(x[known], low[known], high[known], color=colours.values, alpha=0.35, lw=1, zorder=1)
     # One value ten times off would flatten everything else.
@@ -142,7 +142,7 @@ def _draw_levels(axes: Axes, row: Mapping[str, Any], history: pd.DataFrame, colo
             bbox={"facecolor": colours.background, "alpha": 0.75, "pad": 1, "lw": 0},
         )
     # The 95 % interval of the change, seen from the old level.
-    low, high = (row["value_before"] + row[name] for name in ("difference_low", "difference_high"))
+    low, high = (row["value_before"] + row[name] for name in ("difference_ci95_low", "difference_ci95_high"))
     axes.fill_between([after, max(stop, after + 0.5)], low, high, color=colour, alpha=0.18, lw=0, zorder=1)
     axes.axvspan(before, after, color=colour, alpha=0.15, lw=0, zorder=0)
     axes.axvline(after, color=colour, lw=1.2, ls="--", zorder=2)

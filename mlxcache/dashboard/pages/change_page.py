@@ -21,8 +21,7 @@ from mlxcache.dashboard.writing.tables import Cell, Table, number
 from mlxcache.history.statistics.noise import short_term_sigma
 from mlxcache.reports.events import Event, size, standing, state_word
 from mlxcache.reports.plain_text import short
-from mlxcache.reports.text import interval
-from mlxcache.reports.units import change_of
+from mlxcache.reports.units import change_of, interval_of
 
 _MOST_SETS: Final = 8
 _MOST_OTHERS: Final = 30
@@ -106,8 +105,8 @@ def rows_table(facts: SiteFacts, path: str, event: Event) -> Table:
         "value_after",
         "unit",
         "magnitude",
-        "magnitude_low",
-        "magnitude_high",
+        "ci95_low",
+        "ci95_high",
         "state",
         "confidence",
     )
@@ -118,7 +117,7 @@ def rows_table(facts: SiteFacts, path: str, event: Event) -> Table:
 def _row(facts: SiteFacts, row: Mapping[str, Any]) -> list[Cell]:
     unit = str(row["unit"])
     params = facts.names.params(str(row["benchmark"]), str(row["params"]))
-    ends = (float(row["magnitude_low"]), float(row["magnitude_high"]))
+    ends = (float(row["ci95_low"]), float(row["ci95_high"]))
     return [
         Cell(short(params, 80) or "none", params, "code"),
         Cell(short(facts.names.machine(str(row["machine"])), 40), str(row["machine"])),
@@ -127,7 +126,7 @@ def _row(facts: SiteFacts, row: Mapping[str, Any]) -> list[Cell]:
         number(value_text(float(row["value_after"]), unit), float(row["value_after"])),
         Cell("", unit, "hidden"),
         amount_cell(row),
-        number(interval(*ends), ends[0]),
+        number(interval_of(row), ends[0]),
         number("", ends[1], "hidden"),
         Cell(state_word(str(row["state"]), str(row["direction"])), str(row["state"])),
         number(confidence(float(row["confidence"])), float(row["confidence"])),
@@ -136,7 +135,7 @@ def _row(facts: SiteFacts, row: Mapping[str, Any]) -> list[Cell]:
 
 def amount_cell(row: Mapping[str, Any]) -> Cell:
     """How much a row moved, with its sign and whether that is worse."""
-    sign = "▲" if float(row["magnitude"]) > 0 else "▼"
+    sign = "▲" if float(row["difference"]) > 0 else "▼"
     return number(
         f"{sign} {change_of(row)}",
         float(row["magnitude"]),

@@ -10,10 +10,11 @@ import pandas as pd
 
 from mlxcache.dashboard.data.answer import certain, day, plural
 from mlxcache.dashboard.data.facts import SiteFacts
-from mlxcache.dashboard.drawings.numbers import value_text
+from mlxcache.dashboard.drawings.numbers import course_text, value_text
 from mlxcache.dashboard.pages.change_page import amount_cell, write_change_pages
 from mlxcache.dashboard.pages.front import sparks_of
 from mlxcache.dashboard.writing.page import Page, Site, always
+from mlxcache.dashboard.writing.render import amount
 from mlxcache.dashboard.writing.tables import Cell, Table, number
 from mlxcache.history.changes.change_table import set_aside_of
 from mlxcache.reports.events import Event, left_standing, standing
@@ -24,7 +25,7 @@ _A_PAGE: Final = 50
 _MOST_ASIDE: Final = 200
 _ROW_NAMES: Final = (
     "benchmark", "params", "machine", "env", "direction", "state", "before", "after", "value_before",
-    "value_after", "unit", "magnitude", "magnitude_low", "magnitude_high", "confidence", "n_before", "n_after",
+    "value_after", "unit", "magnitude", "ci95_low", "ci95_high", "confidence", "n_before", "n_after",
     "range_commits", "p_value", "control", "version", "note",
 )  # fmt: skip
 
@@ -99,8 +100,8 @@ def _packed(facts: SiteFacts, sections: list[tuple[str, str, str, list[Event]]])
                 [
                     f"{event.address}.html", clean(event.benchmark), event.word, int(event.is_regression),
                     round(magnitude, 5) if math.isfinite(magnitude) else None, number_, event.state_word,
-                    round(event.confidence, 4), value_text(float(lead["value_before"]), unit),
-                    value_text(float(lead["value_after"]), unit), value_text(newest[event.address], unit),
+                    round(event.confidence, 4), ("▲ " if lead["difference"] > 0 else "▼ ") + amount(lead),
+                    course_text(lead["value_before"], lead["value_after"], newest[event.address], unit),
                     event.after_index, [place[m] for m in event.machines if m in place],
                     clean(short(facts.names.params(event.benchmark, str(lead["params"])), 80)), len(event.rows),
                 ]

@@ -18,6 +18,8 @@ from mlxcache.dashboard.drawings.numbers import spaced
 from mlxcache.dashboard.drawings.sparkline import sparkline
 from mlxcache.dashboard.writing.links import explorer_link
 from mlxcache.dashboard.writing.page import Page, Site, always
+from mlxcache.history.answering.account import Broken
+from mlxcache.history.repository.commits import Commit
 from mlxcache.reports.events import Event, left_standing, size, standing
 from mlxcache.reports.plain_text import short
 from mlxcache.reports.units import format_change
@@ -29,6 +31,8 @@ _MOST_STRIPS: Final = 4
 _MOST_GRIDS: Final = 2
 _MOST_PROBLEMS: Final = 50
 _MOST_UNSURE: Final = 10
+_MOST_BROKEN: Final = 12
+_MOST_RETIRED: Final = 20
 
 
 def sparks_of(facts: SiteFacts, events: Sequence[Event]) -> dict[str, Markup]:
@@ -69,8 +73,11 @@ def groups_of(facts: SiteFacts, events: Sequence[Event]) -> list[Group]:
     return [Group(facts, after, sorted(own, key=lambda e: -size(e.lead))) for after, own in found.items()]
 
 
-def strip_drawing(facts: SiteFacts, strip: Strip) -> Markup:
-    """The course of one machine with its changes; the height stands for 6 % at least."""
+def strip_drawing(facts: SiteFacts, strip: Strip, *, alone: bool = True) -> Markup:
+    """The course of one machine with its changes; the height stands for 6 % at least.
+
+    Two strips of a machine stand side by side; one that is `alone` is as wide as both.
+    """
     ratio = np.exp(np.array([strip.mean, strip.low, strip.high]))
     place = {commit: i for i, commit in enumerate(strip.commits)}
     points = []
@@ -97,7 +104,7 @@ def strip_drawing(facts: SiteFacts, strip: Strip) -> Markup:
     for index, name in facts.repository.tags():
         if index in place:
             flags.append((float(place[index]), name))
-    picks = spaced(len(strip.commits), 8)
+    picks = spaced(len(strip.commits), 12 if alone else 7)
     what = "all times" if strip.what == "time" else "all counts"
     return draw(
         Chart(
@@ -109,8 +116,8 @@ def strip_drawing(facts: SiteFacts, strip: Strip) -> Markup:
             levels=[Level(0, len(strip.commits) - 1, 1.0, kind="reference")],
             areas=areas,
             bands=bands,
-            height=190,
-            width=900,
+            height=210,
+            width=1200 if alone else 590,
             least=0.06,
             include=(1.0,),
             flags=flags,
@@ -134,7 +141,7 @@ def _cells(facts: SiteFacts, found: Grid) -> list[dict[str, Any]]:
                 continue
             step, worse, up = heat_step(square.z), square.worse, square.z > 0
             if event is not None:  # a few of many series moved: the median does not show it
-                step, worse, up = max(step, 2), event.is_regression, float(event.lead["magnitude"]) > 0
+                step, worse, up = max(step, 2), event.is_regression, float(event.lead["difference"]) > 0
             cells.append(
                 {
                     "heat": f"heat-{'up' if worse else 'down'}-{step}" if step else "heat-0",
@@ -157,6 +164,43 @@ def _cells(facts: SiteFacts, found: Grid) -> list[dict[str, Any]]:
     return rows
 
 
+def _strips(facts: SiteFacts, machines: Sequence[str]) -> list[tuple[str, list[tuple[Strip, Markup]]]]:
+    """Strips by machine, times before counts."""
+    found: dict[str, list[Strip]] = {}
+    for strip in strips(facts, machines)[:_MOST_STRIPS]:
+        found.setdefault(strip.machine, []).append(strip)
+    return [
+        (name, [(strip, strip_drawing(facts, strip, alone=len(own) == 1)) for strip in own])
+        for name, own in found.items()
+    ]
+
+
+def _grid(facts: SiteFacts, found: Grid) -> tuple[Grid, list[dict[str, Any]], list[dict[str, Any]]]:
+    """The heat map's rows with a mark, and those without one."""
+    rows = _cells(facts, found)
+    marked = [row for row in rows if any(cell and cell["sign"] for cell in row["cells"])]
+    return found, marked, [row for row in rows if row not in marked]
+
+
+def _broken(facts: SiteFacts) -> list[tuple[Broken, int]]:
+    """What gives no value any more: one series of each benchmark, machine and commit, and how many there are."""
+    found: dict[tuple[str, str, str], list[Broken]] = {}
+    for entry in facts.account.broken:
+        found.setdefault((entry.benchmark, entry.machine, entry.since), []).append(entry)
+    order = sorted(found.values(), key=lambda own: (own[0].n_commits, own[0].name))
+    return [(own[0], len(own)) for own in order]
+
+
+def _retired(facts: SiteFacts) -> list[tuple[str, Commit]]:
+    """Benchmarks of which nothing is measured any more, with their last commit, the latest first."""
+    store = facts.store
+    found = []
+    for name, own in store.by_benchmark.items():
+        if all(store.keys[p].number in facts.retired for p in own):
+            found.append((name, facts.commits[max(int(store.commits[store.stops[p] - 1]) for p in own)]))
+    return sorted(found, key=lambda entry: -entry[1].index)
+
+
 def _write(site: Site, facts: SiteFacts) -> None:
     store = facts.store
     every = standing(facts.events)
@@ -169,7 +213,7 @@ def _write(site: Site, facts: SiteFacts) -> None:
     machines = list(latest.values())[:_MOST_MACHINES]
     groups = groups_of(facts, now)
     moved = movements(facts, facts.events)
-    drawn = strips(facts, [entry.machine for entry in machines])[:_MOST_STRIPS]
+    broken, retired = _broken(facts), _retired(facts)
     grids = [found for entry in machines if (found := grid(facts, entry.machine))][:_MOST_GRIDS]
     shown = [event for group in groups[:_MOST_GROUPS] for event in group.events]
     site.pages.page(
@@ -187,8 +231,16 @@ def _write(site: Site, facts: SiteFacts) -> None:
         n_recovered=sum(event.is_regression and event.state == "recovered" for event in facts.events),
         n_improved=sum(not event.is_regression for event in facts.events),
         moved=moved,
-        strips=[(strip, strip_drawing(facts, strip)) for strip in drawn],
-        grids=[(found, _cells(facts, found)) for found in grids],
+        broken=broken[:_MOST_BROKEN],
+        n_broken=len(broken),
+        retired=retired[:_MOST_RETIRED],
+        n_retired=len(retired),
+        links={
+            name: explorer_link(facts, name)
+            for name in [*(entry.benchmark for entry, _ in broken), *(name for name, _ in retired)]
+        },
+        strips=_strips(facts, [entry.machine for entry in machines]),
+        grids=[_grid(facts, found) for found in grids],
         sparks=sparks_of(facts, [*shown, *ended[:_MOST_ENDED], *moved, *unsure[:_MOST_UNSURE]]),
         newest={
             event.address: store.newest_value(store.position(int(event.lead["series"])))

@@ -31,7 +31,7 @@ def _noise_table(facts: SiteFacts) -> Table:
     for machine, found in facts.noise.items():
         between = found.between or (None, None, None)
         spread = f"{percent(between[1])} to {percent(between[2])}" if found.between else ""
-        controls = "; ".join(f"{short(name, 50)}: {percent(sigma)}" for name, sigma in found.controls.items())
+        controls = "; ".join(f"{short(name, 50)} {percent(sigma)}" for name, sigma in found.controls.items())
         own = reach.get(machine)
         rows.append(
             [

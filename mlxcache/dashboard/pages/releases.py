@@ -62,6 +62,18 @@ def _heat(mean: Mean) -> str:
     return f"heat-{'up' if mean.ratio > 1 else 'down'}-{step}" if step else "heat-0"
 
 
+def _others(found: Releases) -> list[str]:
+    """What differs besides the package itself, and with which of its releases."""
+    told = []
+    for name, versions in found.others.items():
+        users: dict[str, list[str]] = {}
+        for release, version in zip(found.versions, versions, strict=True):
+            users.setdefault(version, []).append(release)
+        parts = [f"{version} with {', '.join(releases)}" for version, releases in users.items()]
+        told.append(f"{name} differs as well: {'; '.join(parts)}.")
+    return told
+
+
 def _write(site: Site, content: Sequence[Releases]) -> None:
     facts = site.facts
     rows = []
@@ -95,7 +107,14 @@ def _write(site: Site, content: Sequence[Releases]) -> None:
     )
     table = site.pages.table(Table("csv/releases.csv", "Releases", names, rows))
     site.pages.page(
-        PAGE.path, "releases.html", entries=entries, table=table, heat=_heat, words=_words, most=_MOST_ROWS
+        PAGE.path,
+        "releases.html",
+        others=_others,
+        entries=entries,
+        table=table,
+        heat=_heat,
+        words=_words,
+        most=_MOST_ROWS,
     )
 
 

@@ -11,10 +11,10 @@
     $("found").textContent = error.message;
     return;
   }
-  const rows = data.rows.map(([page, benchmark, word, worse, size, section, state, sure, before, after, now, at, machines, params, n]) => {
+  const rows = data.rows.map(([page, benchmark, word, worse, size, section, state, sure, amount, course, at, machines, params, n]) => {
     const [hash, date, subject] = data.commits[at];
     const names = machines.map((i) => data.machines[i]);
-    return { page, benchmark, word, worse, size, section, state, sure, before, after, now, at, machines, params, n, hash, date, subject, names,
+    return { page, benchmark, word, worse, size, section, state, sure, amount, course, at, machines, params, n, hash, date, subject, names,
       text: `${benchmark} ${params} ${hash} ${subject} ${names.join(" ")}`.toLowerCase() };
   });
   const option = (value, textContent) => element("option", { value, textContent });
@@ -54,8 +54,8 @@
         element("p", { className: "meta" }, element("span", { className: `badge ${row.state}`, textContent: row.state }),
           ` ${data.sections[row.section]} · since `, element("span", { className: "hash", textContent: row.hash.slice(0, 8), title: row.subject }), ` ${row.date} · `,
           row.params ? `${row.params} · ` : "", `${Data.shorten(row.names[0] || "", 40)}${more}`, row.n > 1 ? ` · ${row.n} series` : "")),
-      element("div", { className: "much" }, element("span", { className: `amount ${kind}`, textContent: Data.signed(row.size) }),
-        element("span", { className: "word", textContent: row.word }), element("span", { className: "values", textContent: `${row.before} → ${row.after}, now ${row.now}` })));
+      element("div", { className: "much" }, element("span", { className: `amount ${kind}`, textContent: row.amount }),
+        element("span", { className: "word", textContent: row.word }), element("span", { className: "values", textContent: row.course })));
   };
   const show = () => {
     const words = view.q.toLowerCase().split(/\s+/).filter(Boolean);

@@ -86,7 +86,7 @@ const Chart = (() => {
       xaxis: x,
       yaxis: {
         gridcolor: grid, zerolinecolor: grid, type: view.y === "log" ? "log" : "linear", tickformat: relative ? "+,.3~%" : "",
-        exponentformat: "none", title: { text: plain(relative ? "relative to the first value shown" : unitName || (unit === "ratio" ? "ratio" : "")) },
+        exponentformat: "none", automargin: true, title: { standoff: 10, text: plain(relative ? "relative to the first value shown" : unitName || (unit === "ratio" ? "ratio" : "")) },
         ...(range ? { range, autorange: false } : { autorange: true }),
       },
     };
@@ -122,7 +122,7 @@ const Chart = (() => {
           const level = (from, to, value, own) => shapes.push({ type: "line", layer: "above", x0: near(from), x1: near(to), y0: line.shown(value), y1: line.shown(value), line: { color: own, width: 2.4 } });
           if (was !== null) level(start, before, was, css("--level"));
           if (is !== null) level(at, end, is, colour);
-          shapes.push({ type: "rect", layer: "below", x0: near(before), x1: near(at), yref: "paper", y0: 0, y1: 1, fillcolor: colour, opacity: 0.1, line: { width: 0 } });
+          if (!shapes.some(({ type, x0, x1 }) => type === "rect" && x0 === near(before) && x1 === near(at))) shapes.push({ type: "rect", layer: "below", x0: near(before), x1: near(at), yref: "paper", y0: 0, y1: 1, fillcolor: colour, opacity: 0.1, line: { width: 0 } });
         }
         if (Number.isFinite(y)) found.push({ x: place.get(at), y, up: size > 0, colour, page, text: `${state} ${worse ? "regression" : "improvement"} ${Data.signed(size)}` });
       }

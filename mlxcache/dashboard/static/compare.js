@@ -171,7 +171,7 @@
   };
   const mean = (own) => { const logs = own.map(({ ratio }) => Math.log(ratio)).filter(Number.isFinite); return logs.length ? Math.exp(logs.reduce((a, b) => a + b, 0) / logs.length) : NaN; };
   const count = (own, verdict) => own.filter((row) => row.verdict === verdict).length;
-  const factor = (ratio) => (Number.isFinite(ratio) ? `×${ratio.toFixed(3)}` : "n/a");
+  const factor = (ratio) => (Number.isFinite(ratio) ? `×${ratio < 10 ? ratio.toFixed(3) : Number(ratio.toPrecision(4)).toLocaleString("en")}` : "n/a");
   const table = (node, caption, titles, body) => node.replaceChildren(
     element("caption", { className: "unseen", textContent: caption }),
     element("thead", {}, element("tr", {}, ...titles)), element("tbody", {}, ...body));
@@ -200,10 +200,12 @@
     const same = own.filter(({ unit }) => unit === "seconds").length > own.length / 2 ? own.filter(({ unit }) => unit === "seconds") : own;
     const unit = same.every((row) => row.unit === same[0].unit) ? same[0].unit : "";
     const xs = same.map(({ base }) => Math.log(base));
-    const most = Math.max(0.1, ...same.map(({ ratio }) => Math.abs(Math.log(ratio)))) * 1.05;
+    // What is far beyond the others lies on the edge, so that it does not flatten them.
+    const sizes = same.map(({ ratio }) => Math.abs(Math.log(ratio))).sort((p, q) => p - q);
+    const most = Math.max(0.1, Math.min(sizes[sizes.length - 1], 2.5 * sizes[Math.floor(0.95 * (sizes.length - 1))])) * 1.05;
     const [low, high] = [xs.reduce((a, b) => Math.min(a, b)), xs.reduce((a, b) => Math.max(a, b))];
     const x = (value) => L + 10 + ((Math.log(value) - low) / ((high - low) || 1)) * (W - L - 24);
-    const y = (ratio) => (H - B) / 2 - (Math.log(ratio) / most) * ((H - B) / 2 - 8);
+    const y = (ratio) => (H - B) / 2 - Math.max(-1, Math.min(1, Math.log(ratio) / most)) * ((H - B) / 2 - 8);
     const node = (tag, attributes, ...children) => {
       const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
       for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
@@ -211,9 +213,9 @@
       return made;
     };
     const svg = node("svg", { viewBox: `0 0 ${W} ${H}`, class: "plot", role: "img", "aria-label": `${same.length} series: head over base against base` });
-    for (const share of [-0.9, -0.45, 0, 0.45, 0.9]) {
-      const ratio = Math.exp(share * most);
-      svg.append(node("path", { class: share ? "grid" : "reference", d: `M${L} ${y(ratio).toFixed(1)}H${W - 8}` }), node("text", { class: "tick", x: L - 6, y: y(ratio) + 4, "text-anchor": "end" }, `×${Number(ratio.toPrecision(3))}`));
+    const steps = [1.02, 1.05, 1.1, 1.2, 1.5, 2, 3, 5, 10, 30, 100, 1000].filter((factor) => Math.log(factor) < most && Math.log(factor) > most / 6).filter((_, i, own) => (own.length - 1 - i) % 2 === 0);
+    for (const ratio of [1, ...steps.flatMap((factor) => [factor, 1 / factor])]) {
+      svg.append(node("path", { class: ratio === 1 ? "reference" : "grid", d: `M${L} ${y(ratio).toFixed(1)}H${W - 8}` }), node("text", { class: "tick", x: L - 6, y: y(ratio) + 4, "text-anchor": "end" }, `×${Number(ratio.toPrecision(2))}`));
     }
     for (let i = 0; i <= 3; i += 1) {
       const value = Math.exp(low + ((high - low) * i) / 3);

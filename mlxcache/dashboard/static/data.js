@@ -71,7 +71,11 @@ const Data = (() => {
   const scaleOf = (unit, size) => {
     if (unit === "ratio") return [1, ""];
     const scales = SCALES[unit];
-    if (!scales) return [1, unit];
+    if (!scales) {
+      const own = unit === "unit" ? "" : unit; // asv's name for none
+      const large = Math.abs(size) < 1e15 && [[1e9, "billion"], [1e6, "million"]].find(([scale]) => Math.abs(size) >= scale);
+      return large ? [large[0], `${large[1]} ${own}`.trim()] : [1, own];
+    }
     return scales.find(([scale]) => Math.abs(size) >= scale) || scales[scales.length - 1];
   };
   const format = (value, unit) => {

@@ -418,7 +418,7 @@
       return node;
     }));
   };
-  const head = () => ["benchmark", ...new Set(lines.flatMap((line) => line.series.params.map(([key]) => key))), "machine", "env", "commit", "date", "value", "ci_low", "ci_high", "unit", "subject"];
+  const head = () => ["benchmark", ...new Set(lines.flatMap((line) => line.series.params.map(([key]) => key))), "machine", "env", "commit", "date", "value", "ci99_low", "ci99_high", "unit", "subject"];
   const rows = () => {
     const keys = head().slice(1, -9);
     return lines.flatMap((line) => line.points.map((point) => {

@@ -17,7 +17,7 @@ _MOST_COMMITS = 20
 
 def issue_text(event: Event, commits: list[RangeCommit], n_commits: int, page: str, names: Names) -> str:
     """Markdown: what moved, by how much, where to look."""
-    sign = "▲" if float(event.lead["magnitude"]) > 0 else "▼"
+    sign = "▲" if float(event.lead["difference"]) > 0 else "▼"
     lines = [
         f"### {code(short(clean(event.benchmark)))} is {event.word}: {sign} {change_of(event.lead)}",
         "",

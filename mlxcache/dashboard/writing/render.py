@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -15,13 +15,12 @@ from mlxcache.dashboard.data.answer import day, plural
 from mlxcache.dashboard.data.facts import SiteFacts
 from mlxcache.dashboard.data.quality import percent
 from mlxcache.dashboard.data.repository import commit_page
-from mlxcache.dashboard.drawings.numbers import TIMES, value_text
+from mlxcache.dashboard.drawings.numbers import TIMES, course_text, value_text, values_text
 from mlxcache.dashboard.output import Output
 from mlxcache.dashboard.writing.tables import Table, write_csv
 from mlxcache.reports.events import Event
 from mlxcache.reports.plain_text import clean, cut, short
-from mlxcache.reports.text import interval
-from mlxcache.reports.units import format_change
+from mlxcache.reports.units import change_of, format_change, interval_of
 
 
 def _finalize(value: Any) -> Any:
@@ -31,9 +30,10 @@ def _finalize(value: Any) -> Any:
     return value
 
 
-def _amount(change: float) -> str:
+def amount(row: Mapping[Any, Any]) -> str:
     """A change without its sign, for where an arrow and a word tell the direction."""
-    return format_change(change).lstrip("+-").replace("x", TIMES)
+    text = change_of(row).lstrip("+-")
+    return f"{TIMES}{text[1:]}" if text.startswith("x") else text
 
 
 def _breakable(text: str) -> Markup:
@@ -90,13 +90,20 @@ class Pages:
             "cut": cut,
             "breakable": _breakable,
             "by_commit": by_commit,
-            "amount": _amount,
+            "amount": amount,
             "change": format_change,
             "percent": percent,
             "confidence": confidence,
             "day": day,
         }
-        self._environment.globals |= {"value": _value, "interval": interval, "plural": plural, "site": site}
+        self._environment.globals |= {
+            "value": _value,
+            "values": values_text,
+            "course": course_text,
+            "interval": interval_of,
+            "plural": plural,
+            "site": site,
+        }
 
     def page(self, path: str, template: str, **facts: Any) -> None:
         """Write one page; `root` leads from it back to the front page's folder."""

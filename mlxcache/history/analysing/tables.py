@@ -83,8 +83,8 @@ def compare(
         limits, control, higher_better, base_changes: see `comparing.comparison.compare`.
 
     Returns:
-        The columns of `comparing.comparison.compare` (change, low and high: 95 % interval), with `series` (of
-        head), the param_ columns of the table, and texts as categories as in the table.
+        The columns of `comparing.comparison.compare`, with `series` (of head), the param_ columns of the table,
+        and texts as categories as in the table.
 
     Raises:
         ValueError: a commit, package or release is not there, or an environment's description fits several.

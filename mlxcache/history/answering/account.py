@@ -162,7 +162,7 @@ def account_of(history: History, changes: pd.DataFrame) -> Account:
         worse = (changes["direction"] == "regression") & (changes["state"] != "recovered")
         standing = changes[worse.to_numpy(bool)]
         gone = standing["series"].isin(list(retired)).to_numpy(bool)
-        holds = ((standing["magnitude_low"] <= 0) & (standing["magnitude_high"] >= 0)).to_numpy(bool)
+        holds = ((standing["ci95_low"] <= 0) & (standing["ci95_high"] >= 0)).to_numpy(bool)
         confirmed = standing["confirmed"].to_numpy(bool) if "confirmed" in standing else False
         unsure = holds & ~np.asarray(confirmed, np.bool_)
     return Account(

@@ -42,7 +42,6 @@ class Head:
     requirements: dict[str, Json] = field(default_factory=dict)
     env_vars: dict[str, Json] = field(default_factory=dict)
     durations: dict[str, Json] = field(default_factory=dict)  # seconds; "<build>", "<setup_cache ...>"
-    n_profiles: int = 0  # how many rows carry a profile, which is not read
 
 
 @dataclass(slots=True)
@@ -61,9 +60,6 @@ class ParsedFile:
 
     `layout` is a line of JSON a row, [benchmark, version or null, [[parameter values], ...]], in the order of
     the values. Files of one suite share it byte for byte, so it is also the key to what it means.
-
-    `key` and `place` are the cache's: under which key the content is known, "" for none, and where the values
-    begin in its pack, -1 where they are not in one.
     """
 
     head: Head
@@ -77,8 +73,6 @@ class ParsedFile:
     row_duration_s: Floats
     faults: list[Fault]
     spread: Spread | None = None
-    key: str = ""
-    place: int = -1
 
 
 class Builder:

@@ -17,6 +17,7 @@ _ENOUGH_SERIES: Final = 5
 _MOST: Final = 0.6
 _ALL: Final = 0.9
 _TOGETHER: Final = 2  # commits
+_DID: Final = {"regression": "got worse", "improvement": "got better"}
 # A range with nothing but documentation keeps this share of its odds.
 _DOCUMENTATION_ODDS: Final = 1 / 20
 
@@ -55,7 +56,7 @@ def note_common_moves(changes: pd.DataFrame, series_of_place: Mapping[tuple[str,
             together = group.loc[np.abs(places - place) <= _TOGETHER, "series"].nunique()
             if together >= _MOST * total:
                 text = (
-                    f"{together} of {total} benchmarks here made a {direction} at once: "
+                    f"{together} of {total} benchmarks here {_DID[str(direction)]} at once: "
                     "look at the machine and its packages"
                 )
                 changes.loc[label, "note"] = "; ".join(filter(None, [changes.loc[label, "note"], text]))
@@ -83,9 +84,9 @@ def machine_events(
             if many < _ALL * total or bool(together["confirmed"].any()):
                 continue
             gone.update(together.index)
-            middle = together.sort_values("size").iloc[[(len(together) - 1) // 2]].copy()
+            middle = together.sort_values("size").iloc[[(len(together) - 1) // 2]].assign(kind="machine")
             middle["note"] = (
-                f"{many} of {total} benchmarks here ({len(together)} series) made a {direction} at once, "
+                f"{many} of {total} benchmarks here ({len(together)} series) {_DID[str(direction)]} at once, "
                 "of which this is the middle one: the machine changed"
             )
             events.append(middle)

@@ -13,14 +13,13 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
 import numpy as np
 import pandas as pd
 
-from mlxcache.history.changes import judging
 from mlxcache.history.changes.aftermath import (
     apply_confirmations,
     machine_events,
@@ -48,8 +47,10 @@ from mlxcache.history.loading.series_table import (
     median_controls,
     tasks_of,
 )
+from mlxcache.history.statistics.control import ran_beside
 from mlxcache.history.statistics.counted import is_count
 from mlxcache.history.statistics.effect import Effect
+from mlxcache.support.workers import processes_for
 
 COLUMNS: Final = (
     "series",
@@ -59,11 +60,11 @@ COLUMNS: Final = (
     "after",
     "direction",
     "magnitude",
-    "magnitude_low",
-    "magnitude_high",
+    "ci95_low",
+    "ci95_high",
     "difference",
-    "difference_low",
-    "difference_high",
+    "difference_ci95_low",
+    "difference_ci95_high",
     "size",
     "confidence",
     "state",
@@ -92,12 +93,14 @@ class SetAside:
 
     refuted: a rerun measured no such change. documentation: nothing but documentation changed in the range,
     and that left too little confidence. machine: the control made the same move, or is itself what moved; and one
-    row for each move that all benchmarks of a machine made at once.
+    row, of the kind "machine", for each move that all benchmarks of a machine without a control made at once.
+    controls: the benchmarks that were taken for controls, which are not judged.
     """
 
     refuted: pd.DataFrame
     documentation: pd.DataFrame
     machine: pd.DataFrame
+    controls: frozenset[str] = frozenset()
 
 
 class ChangesFrame(pd.DataFrame):
@@ -115,6 +118,22 @@ def set_aside_of(changes: pd.DataFrame) -> SetAside | None:
     """What was found beside these changes and is not listed; None for a table that somebody made by hand."""
     aside = getattr(changes, "set_aside", None)
     return aside if isinstance(aside, SetAside) else None
+
+
+def only_series(changes: ChangesFrame, numbers: Collection[int]) -> ChangesFrame:
+    """The changes of these series, and of what was set aside theirs and the moves of their machines."""
+    kept = changes[changes["series"].isin(list(numbers)).to_numpy(bool)]
+    aside = changes.set_aside
+    if aside is not None:
+        refuted, documentation = (
+            frame[frame["series"].isin(list(numbers)).to_numpy(bool)]
+            for frame in (aside.refuted, aside.documentation)
+        )
+        of_machine = aside.machine["series"].isin(list(numbers)) | (aside.machine["kind"] == "machine")
+        kept.set_aside = replace(
+            aside, refuted=refuted, documentation=documentation, machine=aside.machine[of_machine.to_numpy(bool)]
+        )
+    return kept
 
 
 def change_points(
@@ -145,8 +164,7 @@ def change_points(
             the unit decides, see `mlxcache.history.loading.direction`.
         repo: a git repository; changes whose range touches documentation only lose nearly all of their odds.
         confirmations: what reruns said, from `read_confirmations`.
-        jobs: processes to use; None uses one a core for large tables, at most four. Those that help with the
-            history already go on helping.
+        jobs: processes to use; None uses one a core for large tables, at most four.
         cache: has no effect: all series are judged anew, which takes seconds. Scripts may still say it.
         show_progress: None shows it where stderr is a terminal.
 
@@ -160,9 +178,9 @@ def change_points(
                            unmeasured commits between them may hold the change too. Of a drift: from where to where
         direction          "regression" or "improvement"
         magnitude          relative change of the value; 0.05: 5 % more. infinite where there is none, as from zero
-        magnitude_low, magnitude_high   its 95 % interval
+        ci95_low, ci95_high   its 95 % interval
         difference         what it changed by, in `unit`
-        difference_low, difference_high   its 95 % interval
+        difference_ci95_low, difference_ci95_high   its 95 % interval
         size               what thresholds ask for: the difference by the smaller of both magnitudes
         confidence         probability that a change lies within two commits, see docs/detector.md
         state              "candidate", "confirmed" by a rerun, or "recovered": a later change took it back
@@ -186,36 +204,35 @@ def change_points(
     chosen = method or Method()
     whole = History.of(history)
     df = whole.frame
-    with whole.workers(jobs) as at_hand:
-        at_hand.prepare(judging.__name__)  # which takes as long as laying the table out
-        known = {"series", "commit_index"} <= set(df.columns)
-        table = df if known else measured(df, also=("status",))
-        by_number = whole.layout if known else lay_out(table)
-        keys, names = keys_of(table, by_number), commit_names(table)
-        is_control_benchmark = control_test(control)
-        if control == "median":
-            controls = median_controls(measured(table), keys)
-        elif any(is_control_benchmark(key.benchmark) for key in keys.values()):
-            controls = find_controls(measured(table), keys, is_control_benchmark)
-        else:
-            controls = Controls({})
-        values = replace(by_number, data=in_order_of(by_number.data, table["value"].to_numpy(np.float64)))
-        reruns = list(confirmations)
-        asked = {confirmation.key()[1:] for confirmation in reruns}
-        tasks: list[Task] = []
-        again: list[Task] = []
-        counts: list[Task] = []
-        for task in tasks_of(values, keys, controls):
-            if is_count(task.key.unit):
-                counts.append(task)
-                continue
-            # What was worth a rerun may be below the threshold of a page without one.
-            (again if (*task.key[1:5],) in asked else tasks).append(task)
-        found = [
-            *judge_counts(counts, chosen.min_change),
-            *judge_all(tasks, chosen, at_hand, show_progress=show_progress),
-            *judge_all(again, chosen.for_rerun(), at_hand, show_progress=show_progress),
-        ]
+    n_jobs = processes_for(len(df)) if jobs is None else jobs
+    known = {"series", "commit_index"} <= set(df.columns)
+    table = df if known else measured(df, also=("status",))
+    by_number = whole.layout if known else lay_out(table)
+    keys, names = keys_of(table, by_number), commit_names(table)
+    is_control_benchmark = control_test(control)
+    if control == "median":
+        controls = median_controls(measured(table), keys)
+    elif control is not None and any(is_control_benchmark(key.benchmark) for key in keys.values()):
+        controls = find_controls(measured(table), keys, is_control_benchmark)
+    else:
+        controls = Controls({})
+    values = replace(by_number, data=in_order_of(by_number.data, table["value"].to_numpy(np.float64)))
+    reruns = list(confirmations)
+    asked = {confirmation.key()[1:] for confirmation in reruns}
+    tasks: list[Task] = []
+    again: list[Task] = []
+    counts: list[Task] = []
+    for task in tasks_of(values, keys, controls):
+        if is_count(task.key.unit):
+            counts.append(task)
+            continue
+        # What was worth a rerun may be below the threshold of a page without one.
+        (again if (*task.key[1:5],) in asked else tasks).append(task)
+    found = [
+        *judge_counts(counts, chosen.min_change),
+        *judge_all(tasks, chosen, n_jobs, show_progress=show_progress),
+        *judge_all(again, chosen.for_rerun(), n_jobs, show_progress=show_progress),
+    ]
     facts = whole.benchmarks
     rows: list[dict[str, Any]] = []
     machine_rows: list[dict[str, Any]] = []
@@ -245,11 +262,14 @@ def change_points(
     unsure = (changes["confidence"] < chosen.min_confidence) | small
     changes = changes[~unsure | changes["confirmed"]]
     named = {(key.machine, key.env, key.benchmark) for key in keys.values()}
-    per_place = Counter(name[:2] for name in named if not is_control_benchmark(name[2]))
+    # Where a control ran, it has been asked already: one that stood still says that the code did it.
+    controlled = {task.key[:2] for task in (*tasks, *again) if any(map(ran_beside, task.controls))}
+    per_place = Counter(name[:2] for name in named if name[:2] not in controlled)
     changes, events = machine_events(changes, per_place)
     order = ["after_index", "confidence", "series"]
     listed = ChangesFrame(changes.sort_values(order, ascending=[False, False, True], ignore_index=True))
-    listed.set_aside = SetAside(refuted, documentation, _with_events(machine_rows, events))
+    asked_for = frozenset(name[2] for name in named if is_control_benchmark(name[2]))
+    listed.set_aside = SetAside(refuted, documentation, _with_events(machine_rows, events), asked_for)
     return listed
 
 
@@ -293,11 +313,11 @@ def _rows_of(
                 "after": names[commits[change.index]],
                 "direction": direction_of(change.effect.shift, better),
                 "magnitude": effect.relative,
-                "magnitude_low": effect.relative_low,
-                "magnitude_high": effect.relative_high,
+                "ci95_low": effect.relative_low,
+                "ci95_high": effect.relative_high,
                 "difference": effect.difference,
-                "difference_low": effect.difference_low,
-                "difference_high": effect.difference_high,
+                "difference_ci95_low": effect.difference_low,
+                "difference_ci95_high": effect.difference_high,
                 "size": change.size,
                 "confidence": change.confidence,
                 "state": "recovered" if recovery is not None else "candidate",
@@ -350,11 +370,11 @@ def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
     number: dict[str, Any] = dict.fromkeys(
         [
             "magnitude",
-            "magnitude_low",
-            "magnitude_high",
+            "ci95_low",
+            "ci95_high",
             "difference",
-            "difference_low",
-            "difference_high",
+            "difference_ci95_low",
+            "difference_ci95_high",
             "size",
             "confidence",
             "value_before",

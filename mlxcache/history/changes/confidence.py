@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlxcache.history.statistics.noise import FloatArray, inflation
+from mlxcache.history.statistics.noise import FloatArray, inflation, median
 
 # Values further than this from a boundary say little about it: machines change in the meantime.
 WINDOW = 40
@@ -105,7 +105,7 @@ class Side:
     @property
     def middle(self) -> float:
         """The median."""
-        return float(np.median(self.x))
+        return median(self.x)
 
 
 @dataclass(frozen=True)

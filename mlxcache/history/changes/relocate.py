@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mlxcache.history.changes.confidence import WINDOW
-from mlxcache.history.statistics.noise import FLOOR, FloatArray
+from mlxcache.history.statistics.noise import FLOOR, FloatArray, median
 
 # A residual of any size stays possible: one wild value must not decide.
 _SURPRISE = 0.05
@@ -44,7 +44,7 @@ def relocate(x: FloatArray, boundaries: Sequence[int], *, reach: int = 4, min_si
         if last <= first:
             continue
         before, after = x[max(start, here - WINDOW) : here], x[here : min(stop, here + WINDOW)]
-        low, high = float(np.median(before)), float(np.median(after))
+        low, high = median(before), median(after)
         sample = np.concatenate([before - low, after - high])
         near = x[first:last]
         vote = _log_density(sample, near - low) - _log_density(sample, near - high)

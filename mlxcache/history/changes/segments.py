@@ -2,7 +2,6 @@
 
 Detector, significance test and effect size are pieces of `Method` and can be swapped one by one:
 
-    >>> quick = Method(effect=ShiftOfMedians())
     >>> second_opinion = Method(detector=AsvDetector())
 """
 
@@ -33,6 +32,7 @@ from mlxcache.history.statistics.noise import (
     clip_outliers,
     inflation,
     local_width,
+    median,
     residuals,
 )
 from mlxcache.history.statistics.significance import RankTest, SignificanceTest
@@ -142,7 +142,7 @@ def _is_level(before: FloatArray, after: FloatArray, shift: float) -> bool:
     Two of three are a spike, no level.
     """
     sign = 1.0 if shift >= 0 else -1.0
-    middle = (float(np.median(before)) + float(np.median(after))) / 2.0
+    middle = (median(before) + median(after)) / 2.0
     low, high = int((sign * (before - middle) < 0).sum()), int((sign * (after - middle) > 0).sum())
     return min(low, high) >= _LEVEL
 

@@ -28,6 +28,7 @@ from mlxcache.history.loading.direction import higher_is_better
 from mlxcache.history.loading.history import History
 from mlxcache.history.loading.series_table import (
     KEY_COLUMNS,
+    Controls,
     ControlTest,
     Key,
     Task,
@@ -35,16 +36,23 @@ from mlxcache.history.loading.series_table import (
     control_test,
     find_controls,
     measured,
+    median_controls,
     series_keys,
 )
+from mlxcache.history.repository.revisions import one_beginning
 from mlxcache.history.statistics.control import divide_best
 from mlxcache.history.statistics.counted import SMALLEST, is_count, smallest_change, standard_error, two_sided_p
 from mlxcache.history.statistics.effect import Effect, Scale, Shift, on_scale
 from mlxcache.history.statistics.noise import FloatArray, short_term_sigma
+from mlxcache.support.composed import then
 
 # What two runs of one commit differ by where no history tells (standard deviation).
 _RUN_TO_RUN: Final = 0.03
 _ENOUGH_HISTORY: Final = 6
+# From how many series on, and for which share of them, a move is one of the machine's, or of all of them.
+_ENOUGH_SERIES: Final = 5
+_MOST: Final = 0.8
+_DID: Final = {"regression": "worse", "improvement": "better"}
 _CONTROL_MOVED: Final = 0.01
 _Z_99: Final = 2.5758
 _Z_95: Final = 1.96
@@ -56,8 +64,8 @@ COLUMNS: Final = (
     "value_base",
     "value_head",
     "change",
-    "low",
-    "high",
+    "ci95_low",
+    "ci95_high",
     "direction",
     "p_value",
     "adjusted_p",
@@ -90,7 +98,7 @@ class _Row:
     shares: tuple[float, float, float] | None = None
 
 
-def compare(
+def judge_stored(
     df: History | pd.DataFrame,
     base: str,
     head: str,
@@ -99,8 +107,10 @@ def compare(
     control: str | None = "auto",
     higher_better: Mapping[str, bool] | None = None,
     base_changes: pd.DataFrame | None = None,
-) -> pd.DataFrame:
+) -> tuple[pd.DataFrame, list[str]]:
     """Verdicts from stored results, for every series that was measured on both commits.
+
+    `judge_stored` gives the table and what holds for the whole of it, one line each; `compare` the table alone.
 
     Args:
         df: what `load` returned; with `samples=True` the samples' spread counts, else asv's interval.
@@ -117,7 +127,7 @@ def compare(
         machine, env, benchmark, params, version, unit
         base, head               the commits
         value_base, value_head   medians, in `unit`
-        change, low, high        relative change of the value and its 95 % interval; 0.05: head is 5 % more
+        change, ci95_low, ci95_high  relative change of the value and its 95 % interval; 0.05: head is 5 % more
         direction                "regression" or "improvement" if significant, else "unchanged"
         p_value, adjusted_p      two-sided; the second one takes all series into account
         significant, relevant    more than chance; at least `limits.relevant`
@@ -128,32 +138,18 @@ def compare(
         already_on_base          what base had already lost, or ""
         note                     what else a reader must know, or ""
 
-
     Raises:
         ValueError: a commit is not in the table, or its name is not unique; a column is missing.
     """
-    return judge_stored(
-        df, base, head, limits=limits, control=control, higher_better=higher_better, base_changes=base_changes
-    )[0]
-
-
-def judge_stored(
-    df: History | pd.DataFrame,
-    base: str,
-    head: str,
-    *,
-    limits: Limits | None = None,
-    control: str | None = "auto",
-    higher_better: Mapping[str, bool] | None = None,
-    base_changes: pd.DataFrame | None = None,
-) -> tuple[pd.DataFrame, list[str]]:
-    """The table of `compare`, and what holds for the whole of it."""
     history = History.of(df)
-    table = measured(history.frame, also=("samples", "ci_low", "ci_high"))
+    table = measured(history.frame, also=("samples", "ci99_low", "ci99_high"))
     base, head = _resolve(table, base, "base"), _resolve(table, head, "head")
     order = dict(zip(table["commit"].astype("str"), table["commit_index"].tolist(), strict=True))
     keys = series_keys(table)
-    controls = find_controls(table, keys, control_test(control))
+    if control == "median":
+        controls = median_controls(table, keys)
+    else:
+        controls = Controls({}) if control is None else find_controls(table, keys, control_test(control))
     rows = []
     spread = _within_run(table, base, head)
     for task in as_tasks(table, keys, controls):
@@ -164,11 +160,12 @@ def judge_stored(
         rows.append(_stored(task, at_base, at_head, spread.get(task.number, 0.0)))
     rows, notices = _without_controls(rows, control_test(control))
     frame = _finish(rows, base, head, limits or Limits(), higher_better, history, base_changes)
+    notices += _moved_alike(frame)
     notices.append("stored results were not interleaved: --measure settles what stays inconclusive")
     return frame, notices
 
 
-def compare_rounds(
+def judge_rounds(
     rounds: pd.DataFrame,
     *,
     base: str = "base",
@@ -177,8 +174,11 @@ def compare_rounds(
     control: str | None = "auto",
     higher_better: Mapping[str, bool] | None = None,
     base_changes: pd.DataFrame | None = None,
-) -> pd.DataFrame:
+) -> tuple[pd.DataFrame, list[str]]:
     """Verdicts from rounds in which both commits were measured in turn.
+
+    `judge_rounds` gives the table and what holds for the whole of it, one line each; `compare_rounds` the table
+    alone.
 
     Args:
         rounds: columns machine, env, benchmark, params, version, unit, round (number), side ("base" or
@@ -192,28 +192,6 @@ def compare_rounds(
     Raises:
         ValueError: a column is missing.
     """
-    return judge_rounds(
-        rounds,
-        base=base,
-        head=head,
-        limits=limits,
-        control=control,
-        higher_better=higher_better,
-        base_changes=base_changes,
-    )[0]
-
-
-def judge_rounds(
-    rounds: pd.DataFrame,
-    *,
-    base: str = "base",
-    head: str = "head",
-    limits: Limits | None = None,
-    control: str | None = "auto",
-    higher_better: Mapping[str, bool] | None = None,
-    base_changes: pd.DataFrame | None = None,
-) -> tuple[pd.DataFrame, list[str]]:
-    """The table of `compare_rounds`, and what holds for the whole of it."""
     missing = sorted({*KEY_COLUMNS, "round", "side", "value"} - set(rounds.columns))
     if missing:
         raise ValueError(
@@ -225,30 +203,26 @@ def judge_rounds(
         wide = group.pivot_table(index="round", columns="side", values="value", aggfunc="median")
         if {"base", "head"} <= set(wide.columns):
             pairs[Key(*map(str, names))] = wide[["base", "head"]].dropna()
-    beside = [key for key in pairs if is_control(key.benchmark)]
+    beside = [key for key in pairs if control is not None and is_control(key.benchmark)]
     rows = [
         _paired(key, wide, {c: pairs[c] for c in beside if c != key and c[:2] == key[:2]})
         for key, wide in pairs.items()
     ]
     rows, notices = _without_controls(rows, is_control)
     frame = _finish(rows, base, head, limits or Limits(), higher_better, History.of(rounds), base_changes)
-    return frame, notices
+    return frame, [*notices, *_moved_alike(frame)]
+
+
+compare = then(judge_stored, lambda judged: judged[0], "compare")
+compare_rounds = then(judge_rounds, lambda judged: judged[0], "compare_rounds")
 
 
 def _resolve(table: pd.DataFrame, name: str, role: str) -> str:
     """The one commit of the table that is called, or begins with, `name`."""
-    names = sorted(set(table["commit"].astype("str")))
-    if name in names:
-        return name
-    fits = [full for full in names if full.startswith(name)] if len(name) >= 4 else []
-    if len(fits) == 1:
-        return fits[0]
-    if fits:
-        raise ValueError(f"{role}: {name!r} begins {len(fits)} commits of the results; give more characters")
-    raise ValueError(
-        f"{role}: no results for commit {name!r} ({len(names)} commits have some); "
-        "measure it with `asv run` or compare with --measure"
-    )
+    try:
+        return one_beginning(sorted(set(table["commit"].astype("str"))), name, role)
+    except ValueError as error:
+        raise ValueError(f"{error}; measure it with `asv run` or compare with --measure") from None
 
 
 def _within_run(table: pd.DataFrame, base: str, head: str) -> dict[int, float]:
@@ -263,8 +237,8 @@ def _within_run(table: pd.DataFrame, base: str, head: str) -> dict[int, float]:
             logs = np.log(np.asarray(samples, dtype=np.float64))
             spread = 1.4826 * float(np.median(np.abs(logs - np.median(logs))))
             error = 1.2533 * spread / math.sqrt(len(logs))  # standard error of a median
-        elif "ci_low" in row and 0 < row["ci_low"] <= row["ci_high"] < math.inf:
-            error = math.log(row["ci_high"] / row["ci_low"]) / (2 * _Z_99)
+        elif "ci99_low" in row and 0 < row["ci99_low"] <= row["ci99_high"] < math.inf:
+            error = math.log(row["ci99_high"] / row["ci99_low"]) / (2 * _Z_99)
         if math.isfinite(error):
             variance[row["series"]] = variance.get(row["series"], 0.0) + error**2
     return {series: math.sqrt(v) for series, v in variance.items()}
@@ -333,7 +307,7 @@ def _paired(key: Key, wide: pd.DataFrame, controls: Mapping[Key, pd.DataFrame]) 
         head,
         [(frame["base"].to_numpy(np.float64), frame["head"].to_numpy(np.float64)) for frame in usable.values()],
     )
-    name = "" if result.control is None else list(usable)[result.control]
+    name = ("the middle one of " * (len(usable) > 1) + ", ".join(usable)) if result.divided else ""
     return _Row(
         key,
         value_base,
@@ -391,6 +365,22 @@ def _without_controls(rows: list[_Row], is_control: ControlTest) -> tuple[list[_
     return [row for row in rows if not is_control(row.key.benchmark)], notices
 
 
+def _moved_alike(frame: pd.DataFrame) -> list[str]:
+    """A remark for each machine on which nearly all series moved one way: it may be the machine that moved."""
+    notices = []
+    for (machine, env), rows in frame.groupby(["machine", "env"], observed=True, sort=True):
+        for direction, moved in rows[rows["direction"] != "unchanged"].groupby("direction", sort=True):
+            if len(rows) < _ENOUGH_SERIES or len(moved) < _MOST * len(rows):
+                continue
+            change = moved["change"].replace([math.inf, -math.inf], math.nan).median()
+            middle = f", the middle one by {change:+.1%}" if math.isfinite(change) else ""
+            notices.append(
+                f"{len(moved)} of {len(rows)} series on {machine} in {env} are {_DID[str(direction)]} "
+                f"alike{middle}: look at the machine and its packages, or at what all of them share"
+            )
+    return notices
+
+
 def limits_of(unit: str, limits: Limits) -> Limits:
     """What counts for a series of this unit: a count's limits are tighter."""
     if not is_count(unit):
@@ -433,8 +423,8 @@ def _finish(
                 "value_base": row.value_base,
                 "value_head": row.value_head,
                 "change": row.change,
-                "low": row.low,
-                "high": row.high,
+                "ci95_low": row.low,
+                "ci95_high": row.high,
                 "direction": direction if significant else "unchanged",
                 "p_value": row.p_value,
                 "adjusted_p": adjusted_p,

@@ -36,9 +36,8 @@ _SEED = 20_240_229
 class PairedChange:
     """Head against base as relative changes of the value (0.05: head is 5 % larger).
 
-    p_value is two-sided. `error` is the standard error of the log ratio. `control` is the place of the
-    control that the ratios were divided by, or None; `floor` says that the lower quartiles were compared
-    instead of the pairs.
+    p_value is two-sided. `error` is the standard error of the log ratio. `divided` says that the ratios were
+    divided by the controls', `floor` that the lower quartiles were compared instead of the pairs.
     """
 
     change: float
@@ -47,7 +46,7 @@ class PairedChange:
     p_value: float
     pairs: int
     error: float
-    control: int | None = None
+    divided: bool = False
     floor: bool = False
 
 
@@ -70,12 +69,13 @@ def _standard_error(values: FloatArray) -> tuple[float, int]:
 
 def log_ratios(
     base: FloatArray, head: FloatArray, controls: Sequence[tuple[FloatArray, FloatArray]] = ()
-) -> tuple[FloatArray, int | None]:
-    """Log ratios of the pairs, divided by those of the control that makes them agree best, and its place.
+) -> tuple[FloatArray, bool]:
+    """Log ratios of the pairs, divided by the controls' middle one where that makes them agree much better.
 
-    `controls` hold base's and head's values of each control in the same rounds. The place is None if none
-    helps. Raises ValueError for arrays of unequal length, fewer than MIN_PAIRS pairs or a value that is not
-    above zero.
+    Of several controls the quietest is not picked: in ten quiet pairs that alone finds differences. `controls`
+    hold base's and head's values of each control in the same rounds. Returns as well whether the ratios were
+    divided.
+    Raises ValueError for arrays of unequal length, fewer than MIN_PAIRS pairs or a value that is not above zero.
     """
     for name, array in (("base", base), ("head", head)):
         if len(array) and not bool((array > 0).all()):
@@ -84,15 +84,13 @@ def log_ratios(
         raise ValueError(f"base has {len(base)} values and head {len(head)}; pairs need as many of both")
     if len(base) < MIN_PAIRS:
         raise ValueError(f"{len(base)} pairs are too few to judge; measure {MIN_PAIRS} rounds or more")
-    best = np.log(head / base)
-    place, least = None, _standard_error(best)[0]
-    ratios = best
-    for number, (control_base, control_head) in enumerate(controls):
-        divided = ratios - np.log(control_head / control_base)
-        error = _standard_error(divided)[0]
-        if error < least:
-            best, place, least = divided, number, error
-    return best, place
+    ratios = np.log(head / base)
+    if not controls:
+        return ratios, False
+    divided = ratios - np.median([np.log(theirs / ours) for ours, theirs in controls], axis=0)
+    if _standard_error(divided)[0] < _MUCH_QUIETER * _standard_error(ratios)[0]:
+        return divided, True
+    return ratios, False
 
 
 def _floor_change(base: FloatArray, head: FloatArray, level: float) -> PairedChange:
@@ -126,8 +124,9 @@ def paired_change(
         if floor.error < _MUCH_QUIETER * error:
             return floor
     centre = trimmed_mean(ratios)
-    p_value = 2.0 * float(stdtr(freedom, -abs(centre) / error))
-    margin = float(stdtrit(freedom, (1.0 + level) / 2.0)) * error
+    looks = 2 if divided else 1  # both ways to look at the pairs were tried
+    p_value = min(1.0, looks * 2.0 * float(stdtr(freedom, -abs(centre) / error)))
+    margin = float(stdtrit(freedom, 1.0 - (1.0 - level) / (2.0 * looks))) * error
     low, high = math.expm1(centre - margin), math.expm1(centre + margin)
     return PairedChange(math.expm1(centre), low, high, p_value, len(ratios), error, divided)
 

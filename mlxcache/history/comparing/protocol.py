@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -274,12 +275,12 @@ def nearest_measured(history: History, base: str) -> tuple[str, list[str]]:
 
 
 def matching(rows: pd.DataFrame, patterns: Sequence[str]) -> pd.DataFrame:
-    """The rows in whose series' name one of the regular expressions is found; all where there is none."""
+    """The rows in whose benchmark's or series' name one of the regular expressions is found; all without any."""
     if not patterns:
         return rows
-    pairs = zip(rows["benchmark"].astype("str"), rows["params"].astype("str"), strict=True)
-    names = pd.Series([series_name(*pair) for pair in pairs], index=rows.index, dtype="str")
-    mask = names.map(lambda name: False)
-    for pattern in patterns:
-        mask |= names.str.contains(pattern, regex=True)
-    return rows[mask].reset_index(drop=True)
+    searches = [re.compile(pattern).search for pattern in patterns]
+    pairs = list(zip(rows["benchmark"].astype("str"), rows["params"].astype("str"), strict=True))
+    fits = {
+        pair for pair in set(pairs) if any(search(pair[0]) or search(series_name(*pair)) for search in searches)
+    }
+    return rows[[pair in fits for pair in pairs]].reset_index(drop=True)

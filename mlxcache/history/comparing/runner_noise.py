@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 import pandas as pd
 
 from mlxcache.history.loading.series_table import control_test
-
-# A control that moves by this much from round to round hides a regression of 5 %.
-LOUD: Final = 0.10
+from mlxcache.history.statistics.control import LOUD
 
 
 def noise_lines(rows: pd.DataFrame, rounds: pd.DataFrame | None = None, control: str | None = "auto") -> list[str]:
@@ -22,7 +18,9 @@ def noise_lines(rows: pd.DataFrame, rounds: pd.DataFrame | None = None, control:
         control: which benchmarks are controls, as in `compare`.
     """
     lines = _controls(rounds, control) if rounds is not None else []
-    ends = rows.loc[np.isfinite(rows["low"]) & np.isfinite(rows["high"]), ["low", "high"]].to_numpy(np.float64)
+    ends = rows.loc[
+        np.isfinite(rows["ci95_low"]) & np.isfinite(rows["ci95_high"]), ["ci95_low", "ci95_high"]
+    ].to_numpy(np.float64)
     half = (ends[:, 1] - ends[:, 0]) / 2.0
     if len(half):
         lines.append(

@@ -15,8 +15,6 @@ import pandas as pd
 
 from mlxcache.history.asv.columns import STATUS_NAMES, ParsedFile, Spread
 from mlxcache.history.loading.cases import Cases, Codes, Places, code_type
-from mlxcache.history.loading.parse_cache import ParseCache
-from mlxcache.history.loading.parse_pack import Pack, PackWriter
 from mlxcache.history.loading.reading import ResultFile
 from mlxcache.history.repository.commits import Commit
 from mlxcache.support.releases import release_key
@@ -26,8 +24,8 @@ Array = npt.NDArray[Any]
 # Columns that a file's content gives as they are, and what `ParsedFile` calls them.
 _CONTENT: Final = {
     "value": "values",
-    "ci_low": "ci_low",
-    "ci_high": "ci_high",
+    "ci99_low": "ci_low",
+    "ci99_high": "ci_high",
     "n_samples": "n_samples",
     "status": "status",
 }
@@ -36,9 +34,6 @@ _CONTENT: Final = {
 # What a reader looks for, and what is the same in most rows.
 _SHOWN_FIRST: Final = ("benchmark", "params", "value", "unit", "commit", "commit_index", "commit_date")
 _SHOWN_LAST: Final = ("machine", "env", "file", "host")
-
-# Columns that have one value a file; those of machines and environments are small, and often all 0.
-_OF_FILE: Final = ("commit", "commit_index", "commit_date", "file")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,27 +55,12 @@ def assemble(
     Takes the values out of the files on the way: a large tree has no memory for both.
     """
     table = _Table(files, cases, commits, extras)
-    packing = _pack(table.files)
-    # Of whole files of one folder, the columns are the pack's too.
-    alone = len({id(file.cache) for file in files}) == 1
-    alone = alone and all(file.keep is None and file.parsed.key for file in files)
     middle = len(table.files) // 2
     with ThreadPoolExecutor(1) as pool:  # copying needs the interpreter for the least part of its time
         rest = pool.submit(table.fill, range(middle, len(table.files)))
         table.fill(range(middle))
         rest.result()
-    for writer in packing:
-        writer.finish(table.derived() if alone else {})
     return table.frame()
-
-
-def _pack(files: Sequence[ResultFile]) -> list[PackWriter]:
-    """Let each folder's cache pack what is new."""
-    by_cache: dict[int, tuple[ParseCache, list[ParsedFile]]] = {}
-    for file in files:
-        by_cache.setdefault(id(file.cache), (file.cache, []))[1].append(file.parsed)
-    begun = [cache.repack(parsed) for cache, parsed in by_cache.values()]
-    return [writer for writer in begun if writer is not None]
 
 
 class _Labels:
@@ -118,9 +98,7 @@ class _Table:
             self._of_case[f"param_{name}"] = (cases.param_codes[name], cases.param_names[name])
         self._releases = {name: _Labels(values, releases=True) for name, values in _releases(self.files).items()}
         self._ends = np.cumsum([len(file) for file in self.files]).tolist()
-        pack, self._n_packed = _packed(self.files)
-        self._guessed: set[str] = set()  # columns that hold what the last table had for the packed files
-        self._columns = self._allocate(sum(map(len, files)), pack)
+        self._columns = self._allocate(sum(map(len, files)))
 
     def _rank(self, file: ResultFile) -> tuple[int, int, int, int]:
         head = file.parsed.head
@@ -131,7 +109,7 @@ class _Table:
             self._paths.code[file.path],
         )
 
-    def _allocate(self, n: int, pack: Pack | None) -> dict[str, Array]:
+    def _allocate(self, n: int) -> dict[str, Array]:
         columns: dict[str, Array] = {
             "machine": self._machines.column(n),
             "commit": np.empty(n, code_type(len(self._commits))),
@@ -149,19 +127,13 @@ class _Table:
             "version": np.empty(n, self._cases.version.dtype),
             "value": np.empty(n),
             "unit": np.empty(n, self._cases.unit.dtype),
-            "ci_low": np.empty(n),
-            "ci_high": np.empty(n),
+            "ci99_low": np.empty(n),
+            "ci99_high": np.empty(n),
             "n_samples": np.empty(n, np.int32),
             "status": np.empty(n, np.int8),
             "series": np.empty(n, np.int32),
             "file": self._paths.column(n),
         }
-        if pack is not None:
-            for name, column in pack.derived.items():
-                if name in columns and column.dtype == columns[name].dtype:
-                    columns[name] = column[:n]
-                    self._guessed.add(name)
-            columns |= {column: pack.columns[name][:n] for column, name in _CONTENT.items()}
         if self._extras.host:
             columns["host"] = self._hosts.column(n)
         if self._extras.quartiles:
@@ -188,35 +160,27 @@ class _Table:
         rows = slice(self._ends[index] - len(file), self._ends[index])
         columns = {name: column[rows] for name, column in self._columns.items()}
 
-        guessed = self._guessed if index < self._n_packed else ()
-
-        def put(name: str, content: Any) -> None:
-            # To compare is cheap; the first write to a page of the pack costs as much as new memory.
-            if name not in guessed or not bool((columns[name] == content).all()):
-                columns[name][:] = content
-
         commit = self._commits[parsed.head.commit]
         if len(self._machines.names) > 1:
-            put("machine", self._machines.code[file.kind])
-        put("commit", commit.index)
-        put("commit_index", commit.index)
-        put("commit_date", _date(commit.date_s))
+            columns["machine"][:] = self._machines.code[file.kind]
+        columns["commit"][:] = commit.index
+        columns["commit_index"][:] = commit.index
+        columns["commit_date"][:] = _date(commit.date_s)
         if len(self._envs.names) > 1:
-            put("env", self._envs.code[parsed.head.env])
+            columns["env"][:] = self._envs.code[parsed.head.env]
         own = _releases([file])
         for name, labels in self._releases.items():
-            put(name, labels.code[next(iter(own.get(name, [""])))])
-        put("file", self._paths.code[file.path])
+            columns[name][:] = labels.code[next(iter(own.get(name, [""])))]
+        columns["file"][:] = self._paths.code[file.path]
         if self._extras.host:
-            put("host", self._hosts.code[file.host])
+            columns["host"][:] = self._hosts.code[file.host]
         for name, codes in meanings.items():
-            put(name, codes if keep is None else codes[keep])
+            columns[name][:] = codes if keep is None else codes[keep]
         numbers = self._series.numbers(index)
-        put("series", numbers if keep is None else numbers[keep])
-        if index >= self._n_packed:
-            for name, source in _CONTENT.items():
-                values = getattr(parsed, source)
-                columns[name][:] = values if keep is None else values[keep]
+        columns["series"][:] = numbers if keep is None else numbers[keep]
+        for name, source in _CONTENT.items():
+            values = getattr(parsed, source)
+            columns[name][:] = values if keep is None else values[keep]
         if parsed.spread is not None:
             self._fill_spread(columns, parsed.spread, slice(None) if keep is None else keep)
         if self._extras.timing:
@@ -225,10 +189,6 @@ class _Table:
             columns["started_at"][:] = _dates_ms(parsed.row_started_ms)[row]
             columns["duration"][:] = parsed.row_duration_s[row]
         file.parsed = _emptied(parsed)
-
-    def derived(self) -> dict[str, Array]:
-        """The filled columns that depend on more than single files' content."""
-        return {name: self._columns[name] for name in (*_OF_FILE, *self._of_case, "series")}
 
     def _meanings(self, cases: Places) -> dict[str, Array]:
         """What the cases mean, column by column."""
@@ -302,22 +262,6 @@ def _categories(codes: Array, labels: list[str], *, ordered: bool, absent: bool)
             labels, codes = ["", *labels], codes.astype(code_type(len(labels) + 1)) + 1
     dtype = pd.CategoricalDtype(pd.Index(labels, dtype="str"), ordered=ordered)
     return pd.Categorical.from_codes(codes, dtype=dtype)
-
-
-def _packed(files: Sequence[ResultFile]) -> tuple[Pack | None, int]:
-    """A pack whose columns begin as the table's do, and of how many files; it holds nothing of later ones."""
-    pack = files[0].cache.pack if files else None
-    if pack is None or sum(map(len, files)) > pack.room:
-        return None, 0
-    n = end = 0
-    for file in files:
-        if file.parsed.place != end or file.cache.pack is not pack or file.keep is not None:
-            break
-        n, end = n + 1, end + len(file)
-    # What comes behind is written over the rest of the pack.
-    if any(file.parsed.place >= 0 and file.cache.pack is pack for file in files[n:]):
-        return None, 0
-    return pack, n
 
 
 class _Series:

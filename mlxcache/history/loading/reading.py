@@ -7,10 +7,8 @@ import re
 from collections import ChainMap, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
-from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,17 +21,15 @@ from mlxcache.history.asv.json_text import Fault, readable
 from mlxcache.history.asv.machines import Rule, kind_of
 from mlxcache.history.asv.problems import Problem
 from mlxcache.history.asv.tree import MachineFolder
-from mlxcache.history.loading.buffers import Buffers
 from mlxcache.history.loading.cases import Cases, Meanings, Places
-from mlxcache.history.loading.parse_ahead import ParseAhead
 from mlxcache.history.loading.parse_cache import Fetched, ParseCache
 from mlxcache.support.progress import progress
 
 # what a results file repeats of its machine.json
 _MACHINE_FIELDS: Final = frozenset({"os", "arch", "cpu", "num_cpu", "ram"})
 
-# How much is read before it is needed: enough to keep the readers busy, whatever the size of the files.
-_AHEAD_BYTES: Final = 8 * 1024 * 1024
+# How many files are read before they are needed, and by how many threads.
+_AHEAD: Final = 8
 _READERS: Final = 2
 
 
@@ -46,7 +42,6 @@ class ResultFile:
     kind: str  # what it counts as
     parsed: ParsedFile
     cases: Places  # of each value, -1 where its benchmark is not wanted
-    cache: ParseCache
     keep: npt.NDArray[np.bool_] | None = None  # None: all values
 
     def __len__(self) -> int:
@@ -75,12 +70,12 @@ class Reader:
         """Read every file of the folders; what cannot be used ends in `problems`."""
         for folder in folders:
             self._read_benchmarks(folder.benchmarks_file)
-        work = [(folder, path) for folder in folders for path in folder.files]
+        n_files = sum(len(folder.files) for folder in folders)
+        fetched = progress(self._fetch_ahead(folders), "reading results", n_files, enabled=show_progress)
         current: MachineFolder | None = None
         facts: dict[str, Any] = {}
-        fetched = progress(self._fetch_ahead(work), "reading results", len(work), enabled=show_progress)
-        with _no_garbage_collection(), ParseAhead(self._cache, spread=self._spread) as ahead:
-            for index, (folder, path, cache, future) in enumerate(fetched):
+        with _no_garbage_collection():
+            for folder, path, cache, future in fetched:
                 if folder is not current:
                     current = folder
                     facts, faults = read_machine(folder.machine_file)
@@ -90,32 +85,22 @@ class Reader:
                 except OSError as error:
                     self._report(path, [Fault("", f"cannot be read: {error.strerror or error}")])
                     continue
-                parsed, missed = cache.parse(content)
-                self._add(path, parsed, folder, facts, cache)
-                if missed:
-                    ahead.missed(content.n_bytes, partial(_paths, work, index + 1))
+                self._add(path, cache.parse(content), folder, facts)
 
     def _fetch_ahead(
-        self, work: Sequence[tuple[MachineFolder, Path]]
+        self, folders: Sequence[MachineFolder]
     ) -> Iterator[tuple[MachineFolder, Path, ParseCache, Future[Fetched]]]:
-        """The work with its files' contents, which threads read and hash while others are parsed."""
-        waiting: deque[tuple[MachineFolder, Path, ParseCache, Future[Fetched]]] = deque()
-        sizes: deque[int] = deque()
-        buffers = Buffers()
+        """Every file with its content, which threads read and hash while others are parsed."""
         with ThreadPoolExecutor(_READERS) as pool:
-            for folder, files in groupby(work, key=lambda item: item[0]):
-                cache = ParseCache(self._cache, folder.path, spread=self._spread, buffers=buffers)
-                cache.open_pack()
-                for _, path in files:
-                    waiting.append((folder, path, cache, pool.submit(cache.fetch, path)))
-                    sizes.append(_size(path))
-                    while len(waiting) > 1 and sum(sizes) > _AHEAD_BYTES:
-                        sizes.popleft()
-                        yield waiting.popleft()
-                # The folder's files have to be done before what is left of its entries can go.
-                while waiting:
-                    sizes.popleft()
-                    yield waiting.popleft()
+            for folder in folders:
+                cache = ParseCache(self._cache, folder.path, spread=self._spread)
+                waiting: deque[tuple[Path, Future[Fetched]]] = deque()
+                for path in [*folder.files, *[None] * _AHEAD]:
+                    if path is not None:
+                        waiting.append((path, pool.submit(cache.fetch, path)))
+                    if waiting and (path is None or len(waiting) > _AHEAD):
+                        yield folder, waiting[0][0], cache, waiting.popleft()[1]
+                # Every file of the folder is done before what is left of its entries goes.
                 cache.prune()
 
     def _read_benchmarks(self, path: Path) -> None:
@@ -148,9 +133,7 @@ class Reader:
             Problem(readable(str(path)), fault.row, fault.reason, fault.n_values) for fault in faults
         ]
 
-    def _add(
-        self, path: Path, parsed: ParsedFile, folder: MachineFolder, facts: dict[str, Any], cache: ParseCache
-    ) -> None:
+    def _add(self, path: Path, parsed: ParsedFile, folder: MachineFolder, facts: dict[str, Any]) -> None:
         self._report(path, parsed.faults)
         if not parsed.head.commit or not parsed.head.env:
             return
@@ -175,7 +158,7 @@ class Reader:
         keep = None
         if not self.cases.all_wanted(cases) or parsed.status.max(initial=OK) == UNUSABLE:
             keep = (parsed.status != UNUSABLE) & (cases >= 0)
-        self.files.append(ResultFile(readable(str(path)), host, kind, parsed, cases, cache, keep))
+        self.files.append(ResultFile(readable(str(path)), host, kind, parsed, cases, keep))
 
     def recorded_dates(self) -> dict[str, int | None]:
         """Each commit's date as the results record it, in seconds; the earliest where files differ."""
@@ -186,17 +169,6 @@ class Reader:
             known = recorded.get(head.commit)
             recorded[head.commit] = date if known is None else known if date is None else min(date, known)
         return recorded
-
-
-def _paths(work: Sequence[tuple[MachineFolder, Path]], start: int) -> list[tuple[str, str]]:
-    return [(str(path.absolute()), str(folder.path.absolute())) for folder, path in work[start:]]
-
-
-def _size(path: Path) -> int:
-    # The least is for the entry of a tiny file, and keeps the queue short.
-    with suppress(OSError):
-        return max(path.stat().st_size, 64 * 1024)
-    return 0
 
 
 @contextmanager

@@ -59,8 +59,8 @@ class SeriesStore:
 
     def __init__(self, df: pd.DataFrame, laid_out: BySeries | None = None) -> None:
         self._value = df["value"].to_numpy(np.float64)
-        self._low = df["ci_low"].to_numpy(np.float64)
-        self._high = df["ci_high"].to_numpy(np.float64)
+        self._low = df["ci99_low"].to_numpy(np.float64)
+        self._high = df["ci99_high"].to_numpy(np.float64)
         rows = lay_out(df) if laid_out is None else laid_out
         measured = rows.numbers >= 0
         self.commits, self._rows = rows.commits, rows.data

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from mlxcache.history.loading.by_series import BySeries, Indices, by_series
+from mlxcache.history.loading.by_series import BySeries, by_series, first_places
 from mlxcache.history.statistics.control import Control, is_control
 from mlxcache.history.statistics.noise import FloatArray
 
@@ -21,7 +21,6 @@ _NEEDED: Final = frozenset({*KEY_COLUMNS, "commit", "value", "status"})
 _USED: Final = (*KEY_COLUMNS, "commit", "commit_index", "value", "series")
 
 _ENOUGH_FOR_MEDIAN: Final = 5
-_BLOCK: Final = 2**18  # rows
 
 ControlTest = Callable[[str], bool]
 
@@ -125,39 +124,17 @@ def series_keys(table: pd.DataFrame) -> dict[int, Key]:
     return {int(number): Key(*values) for number, *values in zip(numbers, *columns, strict=True)}
 
 
-def first_places(numbers: npt.NDArray[np.integer[Any]]) -> tuple[Indices, Indices]:
-    """The distinct numbers in ascending order and where each occurs first, as `np.unique` has it."""
-    n = len(numbers)
-    if n and numbers.min() >= 0 and numbers.max() <= n and not bool((numbers[1:] < numbers[:-1]).any()):
-        # In order, as commits are: nearly all of the search is over before the first comparison.
-        every = np.arange(int(numbers.max()) + 1)
-        place = np.searchsorted(numbers, every.astype(numbers.dtype))
-        found = every[numbers[place] == every]
-        return found, place[found]
-    if not n or numbers.min() < 0 or numbers.max() > n:
-        values, first = np.unique(numbers, return_index=True)
-        return values.astype(np.int64), first
-    # Small numbers need no sorting, and most are seen long before the last row.
-    place = np.full(int(numbers.max()) + 1, -1, np.int64)
-    for start in range(0, n, _BLOCK):
-        block = numbers[start : start + _BLOCK]
-        new = np.flatnonzero(place[block] < 0)[::-1]
-        place[block[new]] = start + new
-    found = np.flatnonzero(place >= 0)
-    return found, place[found]
-
-
 def control_test(control: str | None) -> ControlTest:
-    """What tells a control by its benchmark's name.
+    """What tells a control, which is no code of the project and never judged, by its benchmark's name.
 
-    "auto", a regular expression, or None (and "median") for none.
+    A regular expression replaces the rule of `is_control`; "auto", "median" and None leave it, where others are
+    divided by what is called so, by the middle of all, or by nothing.
 
     Raises ValueError for something that is no regular expression.
     """
-    if control is None or control == "median":
-        return lambda benchmark: False
-    if control == "auto":
+    if control in (None, "auto", "median"):
         return is_control
+    assert control is not None
     try:
         pattern = re.compile(control)
     except re.error as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from mlxcache.history.repository.commits import RepositoryError
@@ -23,6 +24,24 @@ def resolve_commit(repo: str | os.PathLike[str], revision: str) -> str:
             "`git fetch --unshallow` brings the history"
         )
     return done.text.strip()
+
+
+def one_beginning(names: Sequence[str], name: str, role: str) -> str:
+    """The one of the results' commits that is called, or begins with, `name`.
+
+    Raises ValueError, which says `role`, if none is, or several.
+    """
+    if name in names:
+        return name
+    fits = [full for full in names if full.startswith(name)] if len(name) >= 4 else []
+    if len(fits) == 1:
+        return fits[0]
+    if fits:
+        raise ValueError(f"{role}: {name!r} begins {len(fits)} commits of the results; give more characters")
+    raise ValueError(
+        f"{role}: no results for commit {name!r} ({len(names)} commits have some); tags, branches and HEAD~3 "
+        "need the repository"
+    )
 
 
 def subject_of(repo: str | os.PathLike[str], commit: str) -> str:
@@ -51,15 +70,19 @@ def where_left(repo: str | os.PathLike[str], base: str, head: str) -> str:
     return left
 
 
-def first_parent_line(repo: str | os.PathLike[str], revisions: str, newest: int | None = None) -> list[str]:
+def first_parent_line(
+    repo: str | os.PathLike[str], revisions: str, newest: int | None = None, touching: Sequence[str] = ()
+) -> list[str]:
     """Commits on the first-parent line of a branch or a range, oldest first; at most the `newest` ones.
+
+    `touching` keeps those that change one of the paths; none keeps all.
 
     Raises RepositoryError if git does not know them.
     """
     if revisions.startswith("-"):
         raise RepositoryError(f"range: got {revisions!r}, expected a branch or a range such as main~20..main")
     limit = [] if newest is None else [f"--max-count={newest}"]
-    done = run_git(repo, "rev-list", "--first-parent", *limit, "--end-of-options", revisions, "--")
+    done = run_git(repo, "rev-list", "--first-parent", *limit, "--end-of-options", revisions, "--", *touching)
     if not done.ok:
         raise RepositoryError(
             f"range: git knows no {revisions!r} in {Path(repo).resolve()} ({done.reason}); "

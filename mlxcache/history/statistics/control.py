@@ -23,6 +23,9 @@ CONTROL_NAME = re.compile(r"(^|\.)(bench_|benchmark_|test_|time_|track_)?control
 # A control that ran beside fewer than this share of the commits cannot stand in for them.
 _MIN_SHARE = 0.8
 _MIN_COMMITS = 4
+# A control that moves by more, in one run or from round to round, hides a regression of 5 %.
+LOUD = 0.10
+_QUIETER = 0.9
 _MOVED = 0.001
 
 
@@ -39,23 +42,29 @@ def is_control(benchmark: str) -> bool:
     return CONTROL_NAME.search(benchmark) is not None
 
 
+def ran_beside(control: Control) -> bool:
+    """Whether it ran at enough of the series' commits to speak for them."""
+    return float(np.isfinite(control.x).mean()) >= _MIN_SHARE
+
+
 def divide_best(x: FloatArray, controls: Iterable[Control]) -> tuple[FloatArray, str]:
     """`x` less the control that makes neighbouring commits agree best, and its name.
 
-    `x` as it is and "" if none helps. Both are log values of the same commits. Commits without a control keep
-    the median of the others, and a control that covers fewer than 80 % of them is left alone.
+    `x` as it is and "" if none helps clearly: the quietest by a hair is quiet by chance. Both are log values of
+    the same commits. Commits without a control keep the median of the others, and a control that covers fewer than
+    80 % of them is left alone.
     """
-    best, name, least = x, "", math.inf
+    best, name, least, own = x, "", math.inf, math.inf
     for k, control in enumerate(controls):
         if k == 0:
-            least = short_term_sigma(x)
-        known = np.isfinite(control.x)
-        if len(x) < _MIN_COMMITS or known.mean() < _MIN_SHARE:
+            own = least = short_term_sigma(x)
+        if len(x) < _MIN_COMMITS or not ran_beside(control):
             continue
+        known = np.isfinite(control.x)
         filled = np.where(known, control.x, np.median(control.x[known]))
         divided = x - (filled - np.median(filled))
         sigma = short_term_sigma(divided)
-        if sigma < least:
+        if sigma < min(least, _QUIETER * own):
             best, name, least = divided, control.name, sigma
     return best, name
 

@@ -11,7 +11,7 @@ share the placement, so there is one layout for a whole model.
 
 A set of owners is stored by sequence: one row of booleans over the cells for each sequence in use. The row of a
 sequence is then its mask row but for the newest tokens, which makes the mask of a step of 32 sequences a copy
-of rows instead of a comparison of every query with every cell.
+of rows instead of a comparison of every query with every cell. Beside it lie the sequence's cells in order of position.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mlxcache.kv.storage.cell_order import CellOrder
 from mlxcache.kv.storage.layout import CapacityError, Run
 
 MAX_SEQUENCES = 64
@@ -102,14 +103,14 @@ class CellLayout:
         self._positions = np.zeros(self.capacity, np.int32)
         self._n_owners = np.zeros(self.capacity, np.uint8)
         self._rows: list[np.ndarray | None] = [None] * MAX_SEQUENCES
-        self._counts = [0] * MAX_SEQUENCES
+        self._orders = [CellOrder.none() for _ in range(MAX_SEQUENCES)]
         self._newest = [-1] * MAX_SEQUENCES
         self._tails = [Run(0, 0)] * MAX_SEQUENCES
         self._full_until = 0  # every cell below has an owner
 
     def count(self, seq: int) -> int:
         """Cells that `seq` owns."""
-        return self._counts[self.check_seq("seq", seq)]
+        return self._orders[self.check_seq("seq", seq)].count
 
     def newest(self, seq: int) -> int:
         """The highest position that `seq` holds; -1 where it holds none."""
@@ -169,7 +170,7 @@ class CellLayout:
         tail, whole = None, False
         if sequence is not None and scattered is None and positions[-1] - positions[0] == count - 1:
             tail = self._extended(sequence, run, positions[0])
-            whole = tail.length == self._counts[sequence] + count
+            whole = tail.length == self._orders[sequence].count + count
         return Placement(
             seq_ids,
             tuple(positions),
@@ -226,14 +227,13 @@ class CellLayout:
         for seq in dict.fromkeys(placement.seq_ids):
             tokens = np.flatnonzero(ids == seq)
             queries = positions[tokens]
-            older = self.cells_of(seq)
-            at = self._positions[older]
-            seen = at < queries[0]
-            if window is not None:
-                seen &= at > queries[0] - np.int32(window)
-            cells, at = np.concatenate([older[seen], new[tokens]]), np.concatenate([at[seen], queries])
+            first = int(queries[0])
+            older, at = self._orders[seq].between(None if window is None else first - window, first)
+            cells = np.concatenate([older, new[tokens]])
             mask = None
-            if tokens.size > 1 and int(at[-1]) - int(at[0]) != at.size - 1:
+            oldest = int(at[0]) if at.size else first
+            if tokens.size > 1 and int(queries[-1]) - oldest != cells.size - 1:
+                at = np.concatenate([at, queries])
                 mask = at <= queries[:, None]
                 if window is not None:
                     mask &= at > queries[:, None] - np.int32(window)
@@ -256,15 +256,18 @@ class CellLayout:
         seq = placement.sequence
         if seq is not None:
             self._row(seq)[where] = True
-            self._counts[seq] += count
+            order = self._orders[seq]
+            if count == 1:
+                order.append(last, positions[0], 1)
+            else:
+                order.append(placement.cells, positions, count)
             tail = placement.tail
             self._tails[seq] = tail or self._grown_tail(seq, placement.cells.tolist(), positions)
             self._newest[seq] = positions[-1]
         else:
-            cells = placement.cells.tolist()
-            for owner, position, cell in zip(placement.seq_ids, positions, cells, strict=True):
+            for owner, position, cell in zip(placement.seq_ids, positions, placement.cells.tolist(), strict=True):
                 self._row(owner)[cell] = True
-                self._counts[owner] += 1
+                self._orders[owner].append(cell, position, 1)
                 self._tails[owner] = self._grown_tail(owner, [cell], (position,))
                 self._newest[owner] = position
         self.free -= count
@@ -281,9 +284,9 @@ class CellLayout:
         src, dst = self.check_seq("src", src), self.check_seq("dst", dst)
         if src == dst:
             raise ValueError(f"dst: got {dst}, the same as src, expected another sequence")
-        if self._counts[dst]:
+        if self._orders[dst].count:
             raise ValueError(
-                f"dst: got {dst}, which holds {self._counts[dst]} cells, expected a sequence without cells; "
+                f"dst: got {dst}, which holds {self._orders[dst].count} cells, expected a sequence without cells; "
                 f"seq_rm({dst}) empties it"
             )
         row = self._rows[src]
@@ -309,7 +312,7 @@ class CellLayout:
         if row is None or removed is None or not removed.any():
             raise ValueError(
                 f"seq: got {seq} with positions [{start}, {'end' if stop is None else stop}), where it holds "
-                f"no cells; it holds {self._counts[seq]} cells up to position {self._newest[seq]}"
+                f"no cells; it holds {self._orders[seq].count} cells up to position {self._newest[seq]}"
             )
         row &= ~removed
         self._n_owners -= removed
@@ -323,18 +326,12 @@ class CellLayout:
         return int(freed.size)
 
     def cells_of(self, seq: int) -> np.ndarray:
-        """The cells of `seq` in order of position."""
-        row = self._rows[self.check_seq("seq", seq)]
-        if row is None:
-            return np.zeros(0, np.int64)
-        cells = np.flatnonzero(row[: self.used_end])
-        order = np.argsort(self._positions[cells], kind="stable")
-        return np.asarray(cells[order])
+        """The cells of `seq` in order of position, as they are now; not to be written."""
+        return self._orders[self.check_seq("seq", seq)].cells
 
     def positions_of(self, seq: int) -> np.ndarray:
         """The positions that `seq` holds, ascending, int32."""
-        positions: np.ndarray = self._positions[self.cells_of(seq)]
-        return positions
+        return self._orders[self.check_seq("seq", seq)].positions.copy()
 
     def _row(self, seq: int) -> np.ndarray:
         row = self._rows[seq]
@@ -375,14 +372,16 @@ class CellLayout:
         return tail
 
     def _recount(self, seq: int) -> None:
-        cells = self.cells_of(seq)
-        self._counts[seq] = cells.size
+        row = self._rows[seq]
+        cells = np.zeros(0, np.int64) if row is None else np.flatnonzero(row[: self.used_end])
+        cells = cells[np.argsort(self._positions[cells], kind="stable")]
+        positions = self._positions[cells]
+        self._orders[seq] = CellOrder(cells, positions)
         if not cells.size:
             self._rows[seq] = None
             self._newest[seq] = -1
             self._tails[seq] = Run(0, 0)
             return
-        positions = self._positions[cells]
         self._newest[seq] = int(positions[-1])
         breaks = np.flatnonzero((np.diff(cells) != 1) | (np.diff(positions) != 1))
         first = int(breaks[-1]) + 1 if breaks.size else 0
