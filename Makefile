@@ -76,7 +76,7 @@ results-tree: ## the branch of results, or an empty folder, in results-tree/ (RE
 VERDICTS = { status=$$?; case $$status in 1|3|4) ;; *) exit $$status ;; esac; }
 
 # What a pull request is counted by, on Linux, where two commits take two minutes: the step with both paths.
-PR_COUNT ?= decode\.Decode\.time_step\(.int(32|64)., 128, 1024\)
+PR_COUNT ?= ^decode\.(Decode\.)?time_step(\(.int(32|64)., 128, 1024\))?$$
 count: $(READY) ## BASE against HEAD, counted in instructions, into OUT: the first answer
 	$(BIN)/mlxcache machine --write >/dev/null
 	$(BIN)/mlxcache compare "$(BASE)" HEAD --measure --count '$(PR_COUNT)' --results "$(RESULTS)" --format json > "$(OUT)" || $(VERDICTS)
