@@ -181,11 +181,10 @@ def busy(processes: int) -> Iterator[None]:
 COUNTING = """
 import json, os, runpy, sys, time
 from pathlib import Path
-launch, dumps, jobs, calls, minutes = sys.argv[1:]
+launch, dumps, jobs, minutes = sys.argv[1:]
 counters = runpy.run_path(launch)["counters"]()
 import mlx.core, numpy, statistics, timeit
 ends = time.monotonic() + 60 * float(minutes)
-counters.sampling.CALLS = int(calls)
 
 def count(tree, out):
     reader = counters.choosing.named("valgrind").open(Path(dumps))
@@ -288,7 +287,7 @@ class CountProof:
             tree = trees[piece.name] = self.tree("HEAD", f"piece-{place}")
             path = tree / "mlxcache" / f"{piece.module}.py"
             path.write_text(planted(path.read_text(), piece, tried))
-        counts = self.counted("sizing", [(tree, tree.name) for tree in trees.values()], 6)
+        counts = self.counted("sizing", [(tree, tree.name) for tree in trees.values()])
         step = counts["plain"]
         more = {piece.name: counts[trees[piece.name].name] / step - 1 for piece in pieces}
         return {name: max(1, round(tried * SHARE / share)) for name, share in more.items()}
@@ -309,13 +308,13 @@ class CountProof:
             beside.replace(folder)
         return folder
 
-    def counted(self, part: str, jobs: Sequence[tuple[Path, str]], calls: int = 24) -> dict[str, float]:
+    def counted(self, part: str, jobs: Sequence[tuple[Path, str]]) -> dict[str, float]:
         """The counts of trees, by the name given; without those that there was no time for."""
         folder = self.folder / part
         folder.mkdir(exist_ok=True)
         (folder / "counting.py").write_text(COUNTING)
         (folder / "jobs.json").write_text(json.dumps([(str(tree), str(folder / f"{n}.json")) for tree, n in jobs]))
-        given = [LAUNCH, str(folder), str(folder / "jobs.json"), str(calls), str(self.minutes)]
+        given = [LAUNCH, str(folder), str(folder / "jobs.json"), str(self.minutes)]
         subprocess.run(
             [sys.executable, LAUNCH, "valgrind", str(folder), str(folder / "counting.py"), *given], check=True
         )
