@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -121,6 +122,15 @@ def test_no_folder_is_crowded() -> None:
         if path.name != "__init__.py":
             crowd[path.parent] = crowd.get(path.parent, 0) + 1
     assert {folder.name: count for folder, count in crowd.items() if count > MOST_MODULES} == {}
+
+
+def test_the_glossary_has_every_word_of_a_module_s_name() -> None:
+    """Who does not know a word of a folder or module finds it, in the singular or plural."""
+    told = set(re.findall(r"[a-z0-9]+", (PACKAGE.parent / "docs" / "glossary.md").read_text().lower()))
+    used = {
+        word for _, parts in _files() for part in parts for word in part.removesuffix(".py").split("_") if word
+    }
+    assert {word for word in used if not told & {word, f"{word}s", word.removesuffix("s")}} == {"init"}
 
 
 @pytest.mark.parametrize(

@@ -67,14 +67,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="append",
         metavar="REGEX",
         help="with --measure: count the instructions of the time_ benchmarks in which this is found; "
-        f"{COUNT_ROUNDS} rounds, and {SMALLEST:.1%} matters",
+        f"{COUNT_ROUNDS} rounds, and {SMALLEST:.1%}% matters",
     )
     parser.add_argument(
         "--exact-base", action="store_true", help="compare with BASE itself, not with where HEAD left it"
     )
-    parser.add_argument(
-        "--relevant", type=float, default=2.5, metavar="PERCENT", help="smallest change that matters"
-    )
+    for name, option, default, about in Limits.options():
+        parser.add_argument(option, dest=name, type=float, default=default, metavar="PERCENT", help=about)
     parser.add_argument("--format", choices=FORMATS, default="text")
     parser.add_argument("--plots", metavar="DIR", help="write one figure for each regression that has a history")
 
@@ -119,7 +118,7 @@ def _compare(args: argparse.Namespace, began: float) -> tuple[Comparison, Histor
         args.rounds = COUNT_ROUNDS if args.count else DEFAULT_ROUNDS
     args.bench = [*(args.bench or ()), *(count_pattern(pattern) for pattern in args.count or ())]
     protocol = Protocol(
-        limits=Limits(relevant=args.relevant / 100.0, tolerated=max(0.05, 2 * args.relevant / 100.0)),
+        limits=Limits.of(vars(args)),
         control=control_of(args),
         bench=tuple(args.bench),
         environments=tuple(args.env or ()),

@@ -18,7 +18,7 @@ from typing import Any, Final
 import pandas as pd
 
 from mlxcache.history.comparing.protocol import Comparison, NotDone, Protocol
-from mlxcache.history.comparing.verdicts import Verdict
+from mlxcache.history.comparing.verdicts import Limits, Verdict
 from mlxcache.reports.comparison import (
     NOT_DONE,
     as_text,
@@ -291,8 +291,9 @@ def _options(protocol: Protocol) -> list[str]:
     """The options that a user must give for the same protocol."""
     usual = Protocol()
     words = []
-    if protocol.limits.relevant != usual.limits.relevant:
-        words += ["--relevant", f"{100 * protocol.limits.relevant:g}"]
+    for name, option, default, _ in Limits.options():
+        if (value := 100.0 * getattr(protocol.limits, name)) != default:
+            words += [option, f"{value:g}"]
     if protocol.rounds != usual.rounds:
         words += ["--rounds", str(protocol.rounds)]
     if protocol.control != usual.control:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import mlxcache
-from mlxcache.cli import main
+from mlxcache.cli import COMMANDS, main
 from tests.tiny_project import ROOT
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -109,3 +109,12 @@ def test_a_signal_that_was_swallowed_comes_again(number: signal.Signals) -> None
     assert running.returncode == 128 + number
     assert out == "cleaned\n"
     assert "what was finished is kept" in told
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A per cent sign in a help text would end in a traceback of argparse."""
+    with pytest.raises(SystemExit) as ended:
+        main([command, "--help"])
+    assert ended.value.code == 0
+    assert f"usage: mlxcache {command}" in capsys.readouterr().out

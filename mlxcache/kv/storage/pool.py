@@ -215,8 +215,9 @@ def check_update(pool: PoolShape, update: mx.array) -> int:
 
 def row_index(cells: np.ndarray, n_kv_heads: int, slots: int) -> mx.array:
     """Slots `[B, n]` as the index that `Pool.gather` takes of a pool with `slots` slots: `[B, H, n]`, uint32."""
-    heads = np.arange(n_kv_heads, dtype=np.uint32) * np.uint32(slots)
-    return mx.array(heads[None, :, None] + cells.astype(np.uint32)[:, None, :])
+    # Spread over the heads by the device: made on the host it took a millisecond for 8 sequences of 16,000.
+    heads = mx.array(np.arange(n_kv_heads, dtype=np.uint32) * np.uint32(slots))
+    return heads[None, :, None] + mx.array(cells.astype(np.uint32)[:, None, :])
 
 
 def cell_index(indices: Sequence[int] | np.ndarray, count: int, max_slots: int) -> mx.array:
