@@ -65,6 +65,10 @@ def _often(line: str) -> str:
     return "for _ in range({n}):\n    " + line
 
 
+def _lines(line: str) -> str:
+    return "{n} times " + line
+
+
 def _layers(line: str) -> str:
     return "if layer < {n}:\n    " + line.replace("\n", "\n    ")
 
@@ -84,14 +88,14 @@ PIECES = (
     ),
     Piece("an attribute looked up by name", *_FETCH, _often('getattr(self, "config", None)')),
     Piece("a dtype asked for again", "kv/cache", "_check_dtypes", _often("k.ndim")),
-    Piece("a check in positions", "kv/positions", "host_positions", _often("isinstance(position, mx.array)")),
-    Piece("positions counted again", "kv/positions", "host_positions", _often("position.size")),
-    Piece("a check of a position in each layer", _LAYOUT, "SequenceLayout.lies", _often("min(1, 2)")),
+    Piece("a check in positions", "kv/positions", "host_positions", _lines("isinstance(position, mx.array)")),
+    Piece("positions counted again", "kv/positions", "host_positions", _lines("position.size")),
+    Piece("a check of a position in each layer", _LAYOUT, "SequenceLayout.lies", _lines("len(())")),
     Piece("positions as a list", _SEQUENCE, "MLXSequenceCache._step_of", _often("list(positions)")),
     Piece("positions as an array", _SEQUENCE, "MLXSequenceCache._step_of", _often("np.asarray(positions)")),
     Piece("a range made anew", _LAYOUT, "SequenceLayout.plan", _often("list(range(10))")),
     Piece("a mask made on the host", "kv/masks", "run_mask", _often("np.zeros((1, 1, 1, 16), bool)")),
-    Piece("a mask as an array of MLX", _SEQUENCE, "MLXSequenceCache._mask_of", _often("mx.array([True, False])")),
+    Piece("a mask as an array of MLX", "kv/masks", "run_mask", _often("mx.array([True, False])")),
     Piece("a copy of the layers' work", _SEQUENCE, "MLXSequenceCache._work_of", _often("list(step.works)")),
     Piece("a copy of the pools", _SEQUENCE, "MLXSequenceCache._commit", _often("list(self._key_pools)")),
     Piece("a string of the layout", _LAYOUT, "SequenceLayout.commit", _often("str(id(self))")),
@@ -110,10 +114,10 @@ def planted(text: str, piece: Piece, n: int) -> str:
     documented = ast.get_docstring(found) is not None and len(found.body) > 1
     first = found.body[1 if documented else 0]
     lines = text.splitlines(keepends=True)
+    line = piece.code.removeprefix("{n} times ")
+    code = line.replace("{n}", str(n)) if line == piece.code else "\n".join([line] * n)
     indent = " " * first.col_offset
-    lines[first.lineno - 1 : first.lineno - 1] = [
-        f"{indent}{line}\n" for line in piece.code.replace("{n}", str(n)).splitlines()
-    ]
+    lines[first.lineno - 1 : first.lineno - 1] = [f"{indent}{line}\n" for line in code.splitlines()]
     return "".join(lines)
 
 
