@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mlxcache.kv.cache import MLXCache
     from mlxcache.kv.cells import MLXCellCache
     from mlxcache.kv.positions import host_positions
-    from mlxcache.kv.registry import cache_kinds, make_cache, register_cache
+    from mlxcache.kv.registry import make_cache
     from mlxcache.kv.sequence import MLXSequenceCache
     from mlxcache.kv.spec import AttendSpec, MaskKind
     from mlxcache.kv.step import Gather
@@ -41,10 +41,8 @@ __all__ = [
     "MaskKind",
     "Pool",
     "QuantizedPool",
-    "cache_kinds",
     "host_positions",
     "make_cache",
-    "register_cache",
     "update_and_attend",
 ]
 
@@ -61,10 +59,8 @@ _HOME = {
     "MaskKind": "kv.spec",
     "Pool": "kv.storage.pool",
     "QuantizedPool": "kv.storage.quantized_pool",
-    "cache_kinds": "kv.registry",
     "host_positions": "kv.positions",
     "make_cache": "kv.registry",
-    "register_cache": "kv.registry",
     "update_and_attend": "kv.attend",
 }
 
@@ -83,24 +79,13 @@ def __dir__() -> list[str]:
 
 
 # Programs written when the cache's modules lay side by side in `mlxcache` import them from there.
+_MOVED = {
+    "kv": "attend batch cache cells device masks positions registry sequence spec step",
+    "kv.storage": "cell_layout layout pool quantized_pool",
+    "mlx_lm": "layer_caches prompt_state",
+}
 _FORMER = {
-    "mlxcache.attend": "mlxcache.kv.attend",
-    "mlxcache.batch": "mlxcache.kv.batch",
-    "mlxcache.cache": "mlxcache.kv.cache",
-    "mlxcache.cell_layout": "mlxcache.kv.storage.cell_layout",
-    "mlxcache.cells": "mlxcache.kv.cells",
-    "mlxcache.device": "mlxcache.kv.device",
-    "mlxcache.layer_caches": "mlxcache.mlx_lm.layer_caches",
-    "mlxcache.layout": "mlxcache.kv.storage.layout",
-    "mlxcache.masks": "mlxcache.kv.masks",
-    "mlxcache.pool": "mlxcache.kv.storage.pool",
-    "mlxcache.positions": "mlxcache.kv.positions",
-    "mlxcache.prompt_state": "mlxcache.mlx_lm.prompt_state",
-    "mlxcache.quantized_pool": "mlxcache.kv.storage.quantized_pool",
-    "mlxcache.registry": "mlxcache.kv.registry",
-    "mlxcache.sequence": "mlxcache.kv.sequence",
-    "mlxcache.spec": "mlxcache.kv.spec",
-    "mlxcache.step": "mlxcache.kv.step",
+    f"mlxcache.{name}": f"mlxcache.{room}.{name}" for room, names in _MOVED.items() for name in names.split()
 }
 
 

@@ -133,10 +133,9 @@ def one_site(root: Path, cache: Path, out: Path) -> None:
     times = [time.perf_counter()]
     whole = history.read(root, cache=cache)
     times.append(time.perf_counter())
-    with whole.workers():
-        changes = history.change_points(whole, cache=cache)
-        times.append(time.perf_counter())
-        built = site.build_site(whole, changes, out)
+    changes = history.change_points(whole, cache=cache)
+    times.append(time.perf_counter())
+    built = site.build_site(whole, changes, out)
     times.append(time.perf_counter())
     load_s, detect_s, site_s = (b - a for a, b in itertools.pairwise(times))
     print(

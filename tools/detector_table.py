@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 import ruptures
 
-from mlxcache.history.changes.detectors import AsvDetector
+from mlxcache.history.changes.asv_detector import AsvDetector
 from mlxcache.history.changes.drift import join_drifts
 from mlxcache.history.changes.segments import Change, Method, find_changes, search_range
 from mlxcache.history.statistics.effect import LOGS

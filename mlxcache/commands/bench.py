@@ -20,12 +20,13 @@ from pathlib import Path
 from mlxcache.commands.selecting import needs
 from mlxcache.counters.choosing import COUNTERS, NoCounterError, choose, series_name
 from mlxcache.history.repository.full_history import require_full_history
+from mlxcache.history.repository.revisions import first_parent_line
 from mlxcache.runner.asv_machine import register
 from mlxcache.runner.asv_main import CHANGES_VARIABLE, SAID_VARIABLE, SHARD_VARIABLE
 from mlxcache.runner.changes import Changes, device_for
 from mlxcache.runner.collect import collect
 from mlxcache.runner.facts import this_machine, this_state
-from mlxcache.runner.missing import first_parents, in_order, with_results
+from mlxcache.runner.missing import in_order, with_results
 from mlxcache.runner.outcome import Outcome, judge_run, nothing_written
 from mlxcache.runner.project import Project
 from mlxcache.runner.record import append_record, run_record
@@ -161,7 +162,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
 
 def _missing(args: argparse.Namespace, rest: list[str], project: Project, machine: str, counter: str) -> int:
     """One run a commit, complete on disk when it ends; a commit that fails does not stop the next."""
-    line = first_parents(project.repo, args.missing, args.touching)
+    line = first_parent_line(project.repo, args.missing, touching=args.touching)
     wanted = in_order(line, with_results(project.results / machine, counter))
     each = argparse.Namespace(**{**vars(args), "missing": None, "touching": []})
     worst = 0

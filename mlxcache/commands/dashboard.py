@@ -48,20 +48,19 @@ def run(args: argparse.Namespace) -> int:
         notices += assumed_directions(
             ((key.benchmark, key.unit) for key in history.series.keys), history.benchmarks
         )
-        with history.workers():
-            changes = change_points(history, control=control_of(args), repo=args.repo, confirmations=confirmations)
-            history, changes = only(args, history, changes)
-            built = build_site(
-                history,
-                changes,
-                Path(args.out),
-                repo=Path(args.repo) if args.repo else None,
-                branch=args.branch or "HEAD",
-                title=args.title,
-                address=args.address,
-                notices=notices,
-                machine_names=names,
-            )
+        changes = change_points(history, control=control_of(args), repo=args.repo, confirmations=confirmations)
+        history, changes = only(args, history, changes)
+        built = build_site(
+            history,
+            changes,
+            Path(args.out),
+            repo=Path(args.repo) if args.repo else None,
+            branch=args.branch or "HEAD",
+            title=args.title,
+            address=args.address,
+            notices=notices,
+            machine_names=names,
+        )
     except (SiteError, RepositoryError, RuleError, ValueError, OSError) as error:
         print(f"mlxcache dashboard: {error}", file=sys.stderr)
         return 2

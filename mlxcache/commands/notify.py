@@ -13,6 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from mlxcache.commands.selecting import add_results, chosen, control_of, only
+from mlxcache.history.answering.account import account_of
 from mlxcache.history.changes.change_table import change_points
 from mlxcache.history.changes.confirmations import read_confirmations
 from mlxcache.reports.github import GitHub, GitHubError
@@ -51,7 +52,10 @@ def run(args: argparse.Namespace) -> int:
             issues = json.loads(args.issues.read_text(encoding="utf-8"))
         else:
             issues = github.issues(args.label) if args.repository else []
-        actions = plan(changes, issues, order, args.page)
+        account = account_of(history, changes)
+        actions = plan(changes, issues, order, args.page, account)
+        for line in (account.sentence, *account.remarks()):
+            print(f"note: {line}", file=sys.stderr)
         for problem in problems:
             print(f"note: {problem}", file=sys.stderr)
         print(json.dumps([asdict(action) for action in actions], indent=2))

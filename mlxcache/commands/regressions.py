@@ -16,6 +16,7 @@ from mlxcache.history.answering.account import account_of
 from mlxcache.history.answering.assumed import assumed_directions
 from mlxcache.history.changes.change_table import ChangesFrame, change_points
 from mlxcache.history.changes.confirmations import Confirmation, read_confirmations, write_confirmations
+from mlxcache.history.changes.detector_registry import DETECTORS
 from mlxcache.history.changes.segments import Method
 from mlxcache.history.loading.history import History
 from mlxcache.history.repository.commits import RepositoryError
@@ -36,6 +37,9 @@ _ABOUT_CANDIDATES = (
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_results(parser)
+    parser.add_argument(
+        "--detector", choices=DETECTORS, default=next(iter(DETECTORS)), help="what proposes changes (%(default)s)"
+    )
     parser.add_argument("--format", choices=FORMATS, default="text")
     parser.add_argument("--plots", metavar="DIR", help="write one figure for each change")
     parser.add_argument(
@@ -89,10 +93,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _changes(
-    history: History, args: argparse.Namespace, notices: list[str], method: Method | None = None
+    history: History, args: argparse.Namespace, notices: list[str], *, rerun: bool = False
 ) -> ChangesFrame:
     confirmations, problems = read_confirmations(args.results)
     notices += problems
+    method = Method(detector=DETECTORS[args.detector]())
+    method = method.for_rerun() if rerun else method
     return change_points(
         history, method=method, control=control_of(args), repo=args.repo, confirmations=confirmations
     )
@@ -103,7 +109,7 @@ def _confirm(history: History, args: argparse.Namespace) -> list[str]:
     if args.repo is None:
         raise MeasureError("--confirm needs the repository: give --repo")
     config = find_config(args.config or args.repo)
-    _, changes = only(args, history, _changes(history, args, [], Method().for_rerun()))
+    _, changes = only(args, history, _changes(history, args, [], rerun=True))
     machines = None if args.any_machine else names_of_this_machine()
     waiting = candidates(changes, machines)
     elsewhere = len(candidates(changes, None)) - len(waiting)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 
 import mlx.core as mx
@@ -10,8 +11,8 @@ import numpy as np
 from mlxcache.kv.cache import LayerBytes, MLXCache, check_layer
 from mlxcache.kv.masks import TurningMasks, band_mask, run_mask
 from mlxcache.kv.spec import MaskKind
-from mlxcache.kv.step import Gather, LayerWork, Positions, Step, position_array
-from mlxcache.kv.storage.layout import CacheConfig, Run, SequenceLayout, StepPlan
+from mlxcache.kv.step import Gather, LayerWork, Positions, Step, TurningWork, as_int32, position_array
+from mlxcache.kv.storage.layout import CacheConfig, Run, SequenceLayout
 from mlxcache.kv.storage.ring_moves import taken
 
 
@@ -56,7 +57,7 @@ class MLXSequenceCache(MLXCache):
         if not self._layout.rewind(new_len):
             return False
         if new_len == 0:
-            self._drop_aside()
+            self._begin_again()
         return True
 
     def clear(self) -> None:
@@ -65,7 +66,7 @@ class MLXSequenceCache(MLXCache):
         self._bands.clear()
         self._turning_masks.clear()
         self._layout.clear()
-        self._drop_aside()
+        self._begin_again()
 
     @property
     def oldest_restart(self) -> int:
@@ -98,7 +99,7 @@ class MLXSequenceCache(MLXCache):
         self._check_bytes([stored for _, stored in layers], [length - oldest for oldest, _ in layers])
         self._layout.restore(length, written, [oldest for oldest, _ in layers])
         self._forget_step()
-        self._drop_aside()
+        self._begin_again()
         for layer, (oldest, stored) in enumerate(layers):
             if length > oldest:
                 self._put_back(layer, Run(0, length - oldest), stored)
@@ -110,24 +111,29 @@ class MLXSequenceCache(MLXCache):
         ring layer no longer holds.
         """
         check_layer(layer, self._n_layers)
-        if len(positions) == 1 and type(positions[0]) is int:
-            # A decode step without NumPy: between two steps of a model its code falls out of the CPU's caches,
-            # and what takes 10 us in a loop takes 100.
-            start, count, raw = positions[0], 1, b""
-            step = self._step
-            if start == step.first + 1 and step.gather is gather and self._moves_on(step):
+        # A step that goes on as the last one did takes no NumPy: between two steps of a model its code falls out
+        # of the CPU's caches, and what takes 10 us in a loop takes 100.
+        step, count = self._step, len(positions)
+        if count == 1 and type(positions[0]) is int:
+            start, raw = positions[0], b""
+            if start == step.first + step.count and self._moves_on(step, 1, gather):
                 step.advance(self._windows, self._layout.group_of)
                 return step
         else:
-            array = position_array(positions)
-            start, count = int(array[0]), len(array)
+            if self._moves_on(step, count, gather):
+                following = array("i", range(step.first + count, step.first + 2 * count)).tobytes()
+                if as_int32(positions) == following:
+                    step.advance(self._windows, self._layout.group_of, following)
+                    return step
+            given = position_array(positions)
+            start = int(given[0])
             if start > self.capacity:  # refused here, since NumPy may not count so far
                 self._layout.check(start, count)
             run = np.arange(start, start + count)
-            if not np.array_equal(array, run):
-                index = int(np.flatnonzero(array != run)[0])
+            if not np.array_equal(given, run):
+                index = int(np.flatnonzero(given != run)[0])
                 raise ValueError(
-                    f"positions[{index}]: got {int(array[index])}, expected {start + index}: "
+                    f"positions[{index}]: got {int(given[index])}, expected {start + index}: "
                     f"the positions of one step are one run that starts at positions[0]={start}"
                 )
             raw = run.astype(np.int32).tobytes()
@@ -144,9 +150,16 @@ class MLXSequenceCache(MLXCache):
         cells = layout.groups[group]
         window = cells.policy.window
         plan = layout.plan(layer, step.first, step.count, self._any_order(step, window))
-        kind, mask = self._mask_of(plan, window)
-        work = LayerWork(cells, step.count, plan.write, plan.read, kind, mask, plain=self._plain)
-        work.take(plan, window)
+        work: LayerWork
+        if plan.turning is None or window is None:
+            kind, mask = run_mask(window, step.count, plan.read.length, self._band)
+            work = LayerWork(cells, step.count, plan.write, plan.read, kind, mask, plain=self._plain)
+            work.take(plan, window)
+        else:
+            masks = self._masks_of(window, step.count)
+            kind, mask = (MaskKind.EXPLICIT, masks.at(plan.write.start)) if masks else (MaskKind.NONE, None)
+            work = TurningWork(cells, step.count, plan.write, plan.read, kind, mask, plain=self._plain)
+            work.turn(plan, layout.ring_of(layer), layout.written, masks)
         # The layers of a kind do the same, but for one that has missed a step, or has served this one already.
         works, members = step.works, self._members[group]
         alike = [other for other in members if layout.lies(other) == lies]
@@ -181,14 +194,14 @@ class MLXSequenceCache(MLXCache):
             uniform = step.uniform[window] = all(layout.lies(i) == layout.lies(layers[0]) for i in layers)
         return uniform
 
-    def _mask_of(self, plan: StepPlan, window: int | None) -> tuple[MaskKind, mx.array | None]:
-        count = plan.tokens
-        if plan.turning is None or count == 1 or window is None:
-            return run_mask(window, count, plan.read.length, self._band)
+    def _masks_of(self, window: int, count: int) -> TurningMasks | None:
+        """The masks of a turning ring; none for one token."""
+        if count == 1:
+            return None
         masks = self._turning_masks.get(window)
         if masks is None or masks.count != count:
             masks = self._turning_masks[window] = TurningMasks(window, count)
-        return MaskKind.EXPLICIT, masks.at(plan.write.start)
+        return masks
 
     def _commit(self, step: Step, layer: int, work: LayerWork) -> None:
         layout = self._layout
@@ -197,19 +210,20 @@ class MLXSequenceCache(MLXCache):
             layout.went(step.first, step.count)
             step.committed = True
 
-    def _moves_on(self, step: Step) -> bool:
-        """Whether a decode step is done, and the next one is the same one cell further on in every layer."""
+    def _moves_on(self, step: Step, count: int, gather: Gather) -> bool:
+        """Whether the last step is done, and one of `count` tokens that follows does the same further on."""
         layout = self._layout
         # The capacity too: a ring's pool is never full, so that a model of rings alone would decode past it.
         if (
-            step.count != 1
+            step.count != count
+            or step.gather is not gather
             or step.works.count(None) < self._n_layers
-            or layout.length != step.first + 1
-            or layout.length == self.capacity
+            or layout.length != step.first + count
+            or layout.length + count > self.capacity
         ):
             return False
         for work in step.kinds:  # noqa: SIM110 -- `all` would make a generator once a token
-            if work is None or work.stop >= work.until:
+            if work is None or work.left <= 0:
                 return False
         return True
 
@@ -221,15 +235,19 @@ class MLXSequenceCache(MLXCache):
         return band
 
     def _settle(self) -> None:
-        """Let the layout know how far each layer has come in steps that were not planned."""
+        """Let the layout know how each turning ring lies after steps that were not planned."""
         step = self._step
         if step.moved:
-            self._layout.settle(step.first, [work is None for work in step.works])
+            for work, members in zip(step.kinds, self._members, strict=True):
+                if isinstance(work, TurningWork):
+                    lies = work.lies()
+                    for layer in members:
+                        self._layout.turning[layer] = lies[step.works[layer] is None]
 
-    def _drop_aside(self) -> None:
+    def _begin_again(self) -> None:
         for pool in (*self._key_pools, *self._value_pools):
             for plane in pool.planes:
-                plane.aside = None
+                plane.begin_again()
 
     def _forget_step(self) -> None:
         self._settle()

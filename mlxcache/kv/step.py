@@ -10,9 +10,10 @@ import mlx.core as mx
 import numpy as np
 
 from mlxcache.kv.batch import Batch
+from mlxcache.kv.masks import TurningMasks
 from mlxcache.kv.spec import AsStored, AttendSpec, MaskKind
 from mlxcache.kv.storage.layout import LayerConfig, Run, StepPlan
-from mlxcache.kv.storage.ring import NO_MOVES, Moves, Turning
+from mlxcache.kv.storage.ring import NO_MOVES, Moves, RingGeometry, Turning, go_on
 
 _FULL = slice(None)
 
@@ -75,11 +76,13 @@ class LayerWork:
         "index",
         "kind",
         "lasting",
+        "left",
         "mask",
         "most",
         "moves",
         "origin",
         "read",
+        "run",
         "shape",
         "slots",
         "span",
@@ -87,7 +90,6 @@ class LayerWork:
         "start",
         "stop",
         "turning",
-        "until",
         "write",
     )
 
@@ -140,43 +142,94 @@ class LayerWork:
         self.origin = 0
         self.turning: Turning | None = None
         self.moves: Moves | None = None
+        #: Where to write, if the moves are no more than to copy aside what then lies there.
+        self.run: tuple[slice, slice, slice] | None = None
         self.most = 0
-        self.until = 0
+        #: Steps that may follow as this one was.
+        self.left = 0
 
     def take(self, plan: StepPlan, window: int | None) -> None:
         """Be as a sequence's layout plans it."""
-        self.until = plan.until
+        self.left = plan.more
         if window is None:
             return
         self.most = window  # to which the pools grow first
-        moves, turning = plan.moves, plan.turning
-        self.origin, self.turning = plan.origin, turning
-        self.lasting = turning is not None or moves is not NO_MOVES
-        if turning is not None:
-            self.spec = AsStored
-            self.stop = self.at + 1
-            self.read = ...  # all that there is: no slice
-        if moves is not NO_MOVES or plan.write.stop > plan.read.stop:
-            self.moves, self.write = moves, None
+        self.origin, self.turning = plan.origin, plan.turning
+        self.lasting = plan.turning is not None or plan.moves is not NO_MOVES
+        if plan.moves is not NO_MOVES or plan.write.stop > plan.read.stop:
+            self.moves, self.write = plan.moves, None
             self.slots = 0  # the moves make room
 
     def advance(self, window: int | None) -> None:
-        """Be the work of the next token of a sequence, one cell on from where the last one was written."""
+        """Be the work of the step that follows, of as many tokens, behind where the last ones were written."""
+        count = self.shape[2]
         at = self.stop
-        stop = at + 1
+        stop = at + count
         self.at = at
         self.stop = stop
-        if self.turning is None:
-            if self.span == window:
-                self.start += 1
-            else:
-                self.span += 1
-            self.slots = stop
-            self.read = (_FULL, _FULL, slice(self.start, stop))
+        if window is not None and self.span == window + count - 1:
+            self.start += count
+        else:
+            self.span += count
+        self.slots = stop
+        self.read = (_FULL, _FULL, slice(self.start, stop))
         if self.direct:
             self.write = (_FULL, _FULL, slice(at, stop))
         self.moves = None
         self.lasting = False
+        self.left -= 1
+
+
+class TurningWork(LayerWork):
+    """What layers do on a ring that turns (`ring.py`): it is read whole, as it is stored.
+
+    `ring` is their geometry, `written` the layout's, and `masks` are theirs where the step has several tokens.
+    """
+
+    __slots__ = ("_masks", "_quiet", "_ring", "_written", "before", "top")
+
+    def turn(self, plan: StepPlan, ring: RingGeometry, written: int, masks: TurningMasks | None) -> None:
+        """Be as a sequence's layout plans it, for a turning ring."""
+        self.take(plan, ring.window)
+        self._ring, self._written, self._masks = ring, written, masks
+        #: How the ring lay before, but for its `top`, as that of `turning` may be.
+        self.before = plan.turning
+        #: One more than the last token's position.
+        self.top = plan.stop
+        #: Steps that follow as one run with nothing to move.
+        self._quiet = 0
+        self.spec = AsStored
+        self.read = ...  # all that there is: no slice
+
+    def advance(self, window: int | None) -> None:
+        """See `LayerWork.advance`."""
+        turning = self.turning
+        assert turning is not None
+        self.before = turning
+        tokens, moves = turning.tokens, NO_MOVES
+        self.top += tokens
+        if self._quiet:
+            self._quiet -= 1
+            at = self.at + tokens
+        else:
+            turning = turning._replace(top=self.top - tokens)
+            self.turning, at, moves, self._quiet = go_on(self._ring, turning, self._written)
+        fits = at + tokens <= turning.cells
+        write = (_FULL, _FULL, slice(at, at + tokens)) if fits and self.direct else None
+        if fits and moves is NO_MOVES:
+            self.write, self.moves, self.run = write, None, None
+        else:
+            self.write, self.moves, self.run = None, moves, write
+        self.at, self.slots, self.lasting = at, turning.cells, False
+        if self._masks is not None:
+            self.mask = self._masks.at(at)
+
+    def lies(self) -> tuple[Turning, Turning]:
+        """How the ring lies for a layer that has not done the step, and for one that has."""
+        before, turning = self.before, self.turning
+        assert before is not None
+        assert turning is not None
+        return before._replace(top=self.top - turning.tokens), turning._replace(top=self.top)
 
 
 class Step:
@@ -210,16 +263,18 @@ class Step:
         #: By window: whether all its layers lay alike before the step.
         self.uniform: dict[int, bool] = {}
 
-    def advance(self, windows: Sequence[int | None], group_of: Sequence[int]) -> None:
-        """Be the next token's step: what was worked out for the last one, moved on by a cell.
+    def advance(self, windows: Sequence[int | None], group_of: Sequence[int], raw: bytes = b"") -> None:
+        """Be the step that follows, of as many tokens: what was worked out for the last one, moved on.
 
         A model decodes so, and this takes half of the time of working it out again. All layers must be served.
+        `raw` is the step's, where it has several tokens.
         """
         kinds = self.kinds
         for work, window in zip(kinds, windows, strict=True):
             assert work is not None
             work.advance(window)
-        self.first += 1
+        self.first += self.count
+        self.raw = raw
         self.committed = False
         self.moved = True
         self.works = [*kinds] * len(group_of) if len(kinds) == 1 else [kinds[group] for group in group_of]
@@ -231,11 +286,19 @@ class Step:
         """
         if self.count == 1:
             return bool(positions[0] == self.first)
-        if isinstance(positions, memoryview) and positions.format == "i":
-            return positions.tobytes() == self.raw
-        if isinstance(positions, np.ndarray) and positions.dtype == np.int32 and positions.ndim == 1:
-            return positions.tobytes() == self.raw
+        raw = as_int32(positions)
+        if raw is not None:
+            return raw == self.raw
         return np.array_equal(position_array(positions), np.frombuffer(self.raw, np.int32))
+
+
+def as_int32(positions: Positions) -> bytes | None:
+    """The bytes of positions that are an int32 buffer already; None for others."""
+    if isinstance(positions, memoryview):
+        return positions.tobytes() if positions.format == "i" else None
+    if isinstance(positions, np.ndarray) and positions.dtype == np.int32 and positions.ndim == 1:
+        return positions.tobytes()
+    return None
 
 
 def position_array(positions: Positions) -> np.ndarray:

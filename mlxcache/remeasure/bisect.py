@@ -17,10 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlxcache.history.comparing.paired import paired_change
+from mlxcache.history.repository.revisions import first_parent_line, merge_base
 from mlxcache.history.statistics.noise import FloatArray
 from mlxcache.remeasure.rerun import Rerun, confirm
 from mlxcache.remeasure.rounds import MeasureError, Rounds, measure
-from mlxcache.support.git import run_git
 
 MeasureRounds = Callable[..., Rounds]
 Say = Callable[[str], None]
@@ -137,11 +137,11 @@ def line_between(repo: str | os.PathLike[str], good: str, bad: str) -> list[str]
     """
     if good == bad:
         raise MeasureError(f"there is nothing between {good[:10]} and {bad[:10]}")
-    if not run_git(repo, "merge-base", "--is-ancestor", good, bad).ok:
+    if merge_base(repo, good, bad) != good:
         raise MeasureError(
             f"{good[:10]} is not in the history of {bad[:10]}: the good commit has to come before the bad one"
         )
-    return [good, *run_git(repo, "rev-list", "--first-parent", "--reverse", f"{good}..{bad}").text.split()]
+    return [good, *first_parent_line(repo, f"{good}..{bad}")]
 
 
 def bisect(line: Sequence[str], ask: Callable[[str], Answer], say: Say = lambda line: None) -> Found:

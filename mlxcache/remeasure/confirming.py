@@ -17,6 +17,8 @@ from typing import Any
 import pandas as pd
 
 from mlxcache.history.changes.confirmations import Confirmation
+from mlxcache.history.repository.commits import RepositoryError
+from mlxcache.history.repository.revisions import first_parent_line
 from mlxcache.history.statistics.noise import FloatArray
 from mlxcache.remeasure.measure_progress import duration
 from mlxcache.remeasure.rerun import Outcome, confirm, narrow
@@ -52,12 +54,12 @@ def commits_between(repo: str | os.PathLike[str], before: str, after: str) -> li
     Just the two where `before` is not on the line of `after`. Raises MeasureError if git knows one of them
     not.
     """
-    done = run_git(repo, "rev-list", "--first-parent", "--reverse", f"{before}..{after}")
-    if not done.ok:
+    try:
+        line = first_parent_line(repo, f"{before}..{after}")
+    except RepositoryError:
         raise MeasureError(
             f"the repository at {repo} lacks {before[:10]} or {after[:10]}; `git fetch` may bring it"
-        )
-    line = done.text.split()
+        ) from None
     if line:
         parent = run_git(repo, "rev-parse", "--verify", "--quiet", f"{line[0]}^1")
         if parent.text.strip() == before:

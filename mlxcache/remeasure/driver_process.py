@@ -89,19 +89,10 @@ class DriverProcess:
 
     def said(self, lines: int = 4) -> str:
         """The end of what asv and the driver printed."""
-        kept = [line.strip() for line in self._printed().decode(errors="replace").splitlines() if line.strip()]
+        # pread, since the file's position is shared with those who write.
+        text = os.pread(self._log.fileno(), os.fstat(self._log.fileno()).st_size, 0).decode(errors="replace")
+        kept = [line.strip() for line in text.splitlines() if line.strip()]
         return " / ".join(kept[-lines:]) or "no message"
-
-    def keep_log(self, target: Path) -> bool:
-        """Copy what asv printed to a file that stays; whether that went well."""
-        with contextlib.suppress(OSError):
-            target.write_bytes(self._printed())
-            return True
-        return False
-
-    def _printed(self) -> bytes:
-        # The file's position is shared with those who write.
-        return os.pread(self._log.fileno(), os.fstat(self._log.fileno()).st_size, 0)
 
     def _start(self) -> subprocess.Popen[bytes]:
         _sweep(self._scratch.parent)

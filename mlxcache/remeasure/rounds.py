@@ -104,19 +104,6 @@ class Rounds:
             fits = fits[fits["env"] == fits["env"].iloc[0]]
         return both_sides(fits)
 
-    def and_then(self, more: Rounds, first_round: int) -> Rounds:
-        """These rounds and later ones of some of the same benchmarks, numbered from `first_round`."""
-        later = more.table.assign(round=more.table["round"] + first_round)
-        return Rounds(
-            pd.concat([self.table, later], ignore_index=True),
-            tuple(dict.fromkeys([*self.failures, *more.failures])),
-            {**self.lost, **more.lost},
-            self.notices,
-            {**self.higher_better, **more.higher_better},
-            self.proof,
-            self.cut if more.cut is None else (self.cut or more.cut),
-        )
-
 
 def measure(
     config: str | os.PathLike[str],

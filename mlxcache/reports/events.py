@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import pandas as pd
 
+from mlxcache.history.answering.account import is_uncertain
 from mlxcache.support.names import digest, slug
 
 Row = Mapping[str, Any]
@@ -30,7 +31,8 @@ class Event:
 
     `rows` are the rows of `change_points`, the largest first; before and after the narrowest range that all
     of them allow. `address` is where its page is, relative to the site, without a suffix. `retired` says that
-    no series on which it stands, or stood, is measured any more.
+    no series on which it stands, or stood, is measured any more; `uncertain` that all intervals hold 0 that it
+    stands on, and no rerun confirmed it: it may be no change at all.
     """
 
     benchmark: str
@@ -42,6 +44,7 @@ class Event:
     after_index: int
     address: str
     retired: bool = False
+    uncertain: bool = False
 
     @property
     def lead(self) -> Row:
@@ -58,11 +61,6 @@ class Event:
         """The state of what still stands: confirmed, candidate, or recovered where nothing does."""
         states = {str(row["state"]) for row in self.rows}
         return next((state for state in ("confirmed", "candidate") if state in states), "recovered")
-
-    @property
-    def uncertain(self) -> bool:
-        """Whether the interval of its largest change holds 0: it may be no change at all."""
-        return float(self.lead["ci95_low"]) <= 0.0 <= float(self.lead["ci95_high"])
 
     @property
     def state_word(self) -> str:
@@ -147,6 +145,7 @@ def _event(rows: list[Row], retired: frozenset[int]) -> Event:
         return (
             row["state"] == "recovered",
             int(row["series"]) in retired,
+            is_uncertain(row),
             -size(row),
             row["params"],
             row["machine"],
@@ -154,6 +153,7 @@ def _event(rows: list[Row], retired: frozenset[int]) -> Event:
 
     ordered = sorted(rows, key=rank)
     last_standing = [row for row in rows if row["state"] != "recovered"] or rows
+    still = [row for row in last_standing if int(row["series"]) not in retired]
     name = f"{slug(benchmark)}-{slug(after, 8)}-{digest(benchmark, direction, after)}"
     return Event(
         benchmark,
@@ -165,6 +165,7 @@ def _event(rows: list[Row], retired: frozenset[int]) -> Event:
         int(first["after_index"]),
         f"changes/{name}",
         all(int(row["series"]) in retired for row in last_standing),
+        all(map(is_uncertain, still or last_standing)),
     )
 
 

@@ -1,7 +1,9 @@
-"""Which issues the confirmed regressions of a branch need: one a change, closed when it has recovered.
+"""Which issues a branch needs: one a confirmed regression, closed when it has recovered, and one for what broke.
 
-A candidate never opens one. A change is what happened at one commit, to however many series and machines; as
-more commits are measured its place may move a little, so an issue is known by its series and the neighbourhood.
+A candidate never opens one, and a series that nobody measures any more closes its issue. What gives no value any
+more has one for each commit since which it is so. A change is what happened at one commit, to however many series
+and machines; as more commits are measured its place may move a little, so an issue is known by its series and the
+neighbourhood.
 """
 
 from __future__ import annotations
@@ -11,11 +13,12 @@ import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
 import pandas as pd
 
+from mlxcache.history.answering.account import Account, Broken, told
 from mlxcache.reports.events import change_word
 from mlxcache.reports.markdown import block, clipped, code, one_line, plain, table
 from mlxcache.reports.text import before_after, label
@@ -47,10 +50,26 @@ class _Known:
     body: str
     after: str
     series: frozenset[str]
+    broken: bool
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """An issue as it should be."""
+
+    after: str
+    series: frozenset[str]
+    broken: bool
+    title: str
+    body: str
 
 
 def plan(
-    changes: pd.DataFrame, issues: Sequence[Mapping[str, Any]], order: Mapping[str, int], page: str = ""
+    changes: pd.DataFrame,
+    issues: Sequence[Mapping[str, Any]],
+    order: Mapping[str, int],
+    page: str = "",
+    account: Account | None = None,
 ) -> list[Action]:
     """What has to be done so that the issues say what the changes say.
 
@@ -59,28 +78,49 @@ def plan(
         issues: our open issues: number, title, body.
         order: every measured commit's place on the branch.
         page: address of the published site, linked from the issues.
+        account: what is known of them all; None takes all series for measured and working.
     """
     known = [issue for issue in map(_read, issues) if issue is not None]
     worse = changes[(changes["direction"] == "regression") & changes["confirmed"]]
     standing = worse[worse["state"] != "recovered"]
     recovered = worse[worse["state"] == "recovered"]
+    ended: set[str] = set()
+    wanted: list[_Wanted] = []
+    if account is not None:
+        standing = account.standing[account.standing["confirmed"].to_numpy(bool)]
+        ended = set(map(_digest, account.ended.to_dict("records")))
+        wanted = _broken(account, page)
+    for after, rows in standing.groupby("after", sort=False):
+        title, body = _text(str(after), rows, page, _reach(account, rows))
+        series = frozenset(map(_digest, rows.to_dict("records")))
+        wanted.append(_Wanted(str(after), series, False, title, body))
     actions: list[Action] = []
     met: set[int] = set()
-    for after, rows in standing.groupby("after", sort=False):
-        title, body = _text(str(after), rows, page)
-        series = frozenset(map(_digest, rows.to_dict("records")))
-        issue = next((k for k in known if k.number not in met and _same(k, str(after), series, order)), None)
+    for each in wanted:
+        issue = next((k for k in known if k.number not in met and _same(k, each, order)), None)
         if issue is None:
-            actions.append(Action("open", None, title, body))
+            actions.append(Action("open", None, each.title, each.body))
             continue
         met.add(issue.number)
-        if (issue.title, issue.body.strip()) != (title, body.strip()):
-            actions.append(Action("update", issue.number, title, body))
+        if (issue.title, issue.body.strip()) != (each.title, each.body.strip()):
+            actions.append(Action("update", issue.number, each.title, each.body))
     back = [(str(row["after"]), _digest(row), str(row["recovered_at"])) for row in recovered.to_dict("records")]
     for issue in known:
+        if issue.number in met:
+            continue
+        if issue.broken:
+            if account is None or not issue.series <= {_digest(asdict(key)) for key in account.keys}:
+                continue  # of what was not looked at
+            told = "Gives values again, or is no longer measured.\n\n"
+            actions.append(Action("close", issue.number, issue.title, told + issue.body))
+            continue
+        if ended and issue.series <= ended:
+            told = "No longer measured: what stood when the series ended counts no more.\n\n"
+            actions.append(Action("close", issue.number, issue.title, told + issue.body))
+            continue
         # A series may have recovered from another change before.
         own = {name: where for after, name, where in back if _is_near(after, issue.after, order)}
-        if issue.number in met or not issue.series <= own.keys():
+        if not issue.series <= own.keys():
             continue
         when = sorted({own[name] for name in issue.series})
         told = f"Recovered at {', '.join(code(commit[:10]) for commit in when)}.\n\n"
@@ -88,8 +128,57 @@ def plan(
     return actions
 
 
-def _same(issue: _Known, after: str, series: frozenset[str], order: Mapping[str, int]) -> bool:
-    return bool(issue.series & series) and _is_near(issue.after, after, order)
+def _same(issue: _Known, wanted: _Wanted, order: Mapping[str, int]) -> bool:
+    alike = issue.broken == wanted.broken and bool(issue.series & wanted.series)
+    return alike and _is_near(issue.after, wanted.after, order)
+
+
+def _reach(account: Account | None, rows: pd.DataFrame) -> list[str]:
+    """What can be told at all of the machines of these rows."""
+    machines = set(rows["machine"].astype("str"))
+    return [told(entry) for entry in account.reach if entry.machine in machines] if account else []
+
+
+def _broken(account: Account, page: str) -> list[_Wanted]:
+    """An issue for each commit since which something gives no value."""
+    found: dict[str, list[Broken]] = {}
+    for entry in account.broken:
+        found.setdefault(entry.since, []).append(entry)
+    wanted = []
+    for since, entries in found.items():
+        n = len(entries)
+        more = f" and {n - 1} more" if n > 1 else ""
+        name = _mentions_nobody(clipped(one_line(label(asdict(entries[0]))), 90))
+        series = sorted(_digest(asdict(entry)) for entry in entries)
+        cells = [
+            [
+                code(clipped(label(asdict(e)), 120)),
+                code(e.last_good[:10]),
+                str(e.n_commits),
+                code(clipped(e.machine, 60)),
+            ]
+            for e in entries[:_ROWS]
+        ]
+        lines = [
+            f"{n} series gave values and {'gives' if n == 1 else 'give'} none since {code(since[:10])}: failed or "
+            "timed out. That may be the largest change of all.",
+            "",
+            *table(["benchmark", "last value", "commits without", "machine"], cells),
+            *([f"and {n - _ROWS} more"] if n > _ROWS else []),
+            "",
+            *([f"[History]({page})", ""] if page.startswith("https://") else []),
+            "This text is kept up to date; the issue is closed when there are values again.",
+            "",
+            f"<!-- mlxcache change {json.dumps({'after': since, 'series': series[:2000], 'broken': True})} -->",
+        ]
+        title = f"No value since {since[:10]}: {name}{more}"
+        wanted.append(_Wanted(since, frozenset(series), True, title, "\n".join(lines) + "\n"))
+    return wanted
+
+
+def _mentions_nobody(text: str) -> str:
+    """A title is plain text: nothing in it is markup, but a mention would still call somebody."""
+    return text.replace("@", "@\N{ZERO WIDTH NON-JOINER}")
 
 
 def _is_near(one: str, other: str, order: Mapping[str, int]) -> bool:
@@ -108,7 +197,9 @@ def _read(issue: Mapping[str, Any]) -> _Known | None:
         return None
     if not facts or not series:
         return None
-    return _Known(int(issue["number"]), str(issue["title"]), str(issue["body"]), str(facts.get("after")), series)
+    broken = facts.get("broken") is True
+    title, body = str(issue["title"]), str(issue["body"])
+    return _Known(int(issue["number"]), title, body, str(facts.get("after")), series, broken)
 
 
 def _digest(row: Mapping[Any, Any]) -> str:
@@ -116,15 +207,14 @@ def _digest(row: Mapping[Any, Any]) -> str:
     return hashlib.sha256(key.encode()).hexdigest()[:12]
 
 
-def _text(after: str, rows: pd.DataFrame, page: str) -> tuple[str, str]:
+def _text(after: str, rows: pd.DataFrame, page: str, reach: Sequence[str]) -> tuple[str, str]:
     ordered = rows.assign(_size=rows["magnitude"].abs()).sort_values(
         ["_size", "benchmark"], ascending=[False, True]
     )
     found = ordered.to_dict("records")
     first = found[0]
     more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-    # A title is plain text: nothing in it is markup, but a mention would still call somebody.
-    name = clipped(one_line(label(first)), 90).replace("@", "@\N{ZERO WIDTH NON-JOINER}")
+    name = _mentions_nobody(clipped(one_line(label(first)), 90))
     word = change_word(str(first["unit"]), "regression").capitalize()
     title = f"{word} since {after[:10]}: {name} {change_of(first)}{more}"
     span = int(first["range_commits"])
@@ -152,6 +242,7 @@ def _text(after: str, rows: pd.DataFrame, page: str) -> tuple[str, str]:
         *block(shlex.join(["mlxcache", "bisect", one_line(label(first)), "--change", after[:12]]), "sh"),
         "",
         *([f"[History]({page})", ""] if page.startswith("https://") else []),
+        *([plain(line), ""] if (line := "; ".join(reach)) else []),
         "This text is kept up to date; the issue is closed when the values are back.",
         "",
         f"<!-- mlxcache change {marker} -->",

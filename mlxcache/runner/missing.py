@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
-
-from mlxcache.support.git import run_git
 
 
 def in_order(line: Sequence[str], measured: Collection[str]) -> list[str]:
@@ -28,19 +25,6 @@ def in_order(line: Sequence[str], measured: Collection[str]) -> list[str]:
         done.add(place)
         left.remove(place)
     return [line[place] for place in order]
-
-
-def first_parents(repo: str | os.PathLike[str], revisions: str, touching: Sequence[str]) -> list[str]:
-    """Commits of the first-parent line that touch one of the paths (none: all), oldest first.
-
-    Raises ValueError if git does not know them.
-    """
-    if revisions.startswith("-"):
-        raise ValueError(f"range: got {revisions!r}, expected a branch or a range such as main~20..main")
-    done = run_git(repo, "rev-list", "--first-parent", "--end-of-options", revisions, "--", *touching)
-    if not done.ok:
-        raise ValueError(f"range: git knows no {revisions!r} in {Path(repo).resolve()} ({done.reason})")
-    return done.text.split()[::-1]
 
 
 def with_results(folder: Path, counter: str) -> set[str]:

@@ -11,12 +11,9 @@ import pandas as pd
 
 from mlxcache.history import load
 from mlxcache.history.loading.history import facts_of
-from mlxcache.history.statistics.control import is_control
+from mlxcache.history.statistics.control import LOUD, is_control
 from mlxcache.runner.estimator import disturbance, low_quantile
 from mlxcache.runner.facts import Machine, State
-
-# A control that sits this far above its low quantile hides a 5 % regression.
-LOUD = 0.10
 
 
 def summarise(

@@ -19,6 +19,7 @@ from frames import commit_file, git, levels
 from mlxcache.cli import main
 from mlxcache.commands import compare as compare_command
 from mlxcache.commands.regressions import names_of_this_machine
+from mlxcache.history.changes.detector_registry import DETECTORS
 from mlxcache.remeasure.rounds import COLUMNS, MeasureError, OverBudgetError, Rounds, this_machine
 from mlxcache.runner import facts
 from tests.tiny_project import module_config
@@ -80,6 +81,17 @@ def test_json_and_markdown_say_the_same(project: list[str], capsys: Any) -> None
     assert facts["changes"][0]["after"] == project[20]
     assert main(["regressions", "--repo", ".", "--format", "markdown"]) == 1
     assert "| `bench.time_x` | ▲ +" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("detector", DETECTORS)
+def test_every_detector_of_the_registry_can_be_chosen(detector: str, project: list[str], capsys: Any) -> None:
+    """Each finds the step; another name is refused with those that there are."""
+    assert main(["regressions", "--repo", ".", "--detector", detector]) == 1
+    assert "time_" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["regressions", "--repo", ".", "--detector", "none"])
+    complaint = capsys.readouterr().err
+    assert all(name in complaint for name in DETECTORS)
 
 
 def test_a_quiet_history_has_status_0(project: list[str], capsys: Any) -> None:

@@ -13,6 +13,7 @@ from mlxcache import cli
 from mlxcache.history import change_points, read
 from mlxcache.history.answering.account import Account, account_of
 from mlxcache.history.comparing.exit_status import ExitStatus
+from mlxcache.reports.issues import plan
 
 
 def tree(root: Path, values: dict[str, list[Any]], *, machine: str = "m1", env: str = "e") -> Path:
@@ -117,3 +118,69 @@ def test_an_environment_can_be_chosen(tmp_path: Path) -> None:
     tree(tmp_path, {"b.time_x": steady(24)}, env="new")
     assert cli.main(["regressions", "--results", str(tmp_path), "--env", "new"]) == 0
     assert cli.main(["regressions", "--results", str(tmp_path), "--env", "old"]) == 1
+
+
+def everywhere(root: Path, capsys: Any) -> tuple[int, dict[str, Any], str, str]:
+    """The status, `changes.json`, the front page and the feed of one tree."""
+    status = cli.main(["regressions", "--results", str(root)])
+    out = root.parent / "site"
+    assert cli.main(["dashboard", "--results", str(root), "--out", str(out)]) == 0
+    capsys.readouterr()
+    told = json.loads((out / "changes.json").read_text())
+    return status, told, (out / "index.html").read_text(), (out / "feed.xml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("values", "status", "words"),
+    [
+        ({"b.time_x": steady(20)}, 0, "Nothing is slower in the 1 series"),
+        ({"b.time_x": [*steady(12), *steady(12, 1.5)]}, 1, "1 benchmark is slower than before"),
+        ({"b.time_x": [*steady(9), None, None], "b.time_y": steady(11)}, 4, "1 benchmark gives no value any more"),
+        ({"b.time_x": steady(4)}, 3, "Too early to tell"),
+        (
+            {f"b.time_{k}": [*steady(12), *steady(12, 1.5)] for k in range(6)},
+            3,
+            "All benchmarks got worse at once",
+        ),
+    ],
+    ids=["quiet", "slower", "broken", "short", "alike"],
+)
+def test_the_site_its_feed_and_its_json_say_what_the_terminal_says(
+    tmp_path: Path, capsys: Any, values: dict[str, list[Any]], status: int, words: str
+) -> None:
+    """One account: the exit status, the front page's sentence, the feed's subtitle and the JSON agree."""
+    found, told, page, feed = everywhere(tree(tmp_path / "results", values), capsys)
+    assert found == told["status"] == status
+    assert words in page
+    assert f"<subtitle>{told['answer']}" in feed
+
+
+def test_all_benchmarks_at_once_are_no_all_clear_and_a_control_decides(tmp_path: Path) -> None:
+    """Without a control nobody can tell; one that stood still says it was the code."""
+    moved = {f"b.time_{k}": [*steady(12), *steady(12, 1.5)] for k in range(6)}
+    assert account(tree(tmp_path / "none", moved)).status is ExitStatus.CANNOT_TELL
+    still = account(tree(tmp_path / "still", {**moved, "b.time_control": steady(24)}))
+    assert (still.status, len(still.standing)) == (ExitStatus.SLOWER, 6)
+    along = account(tree(tmp_path / "along", {**moved, "b.time_control": [*steady(12), *steady(12, 1.5)]}))
+    assert along.status is ExitStatus.NOTHING_SLOWER
+    assert along.n_judged == 6  # a control is no series of the project
+
+
+def test_what_was_set_aside_is_counted(tmp_path: Path) -> None:
+    """With the reason, beside the sentence."""
+    found = account(tree(tmp_path, {f"b.time_{k}": [*steady(12), *steady(12, 1.5)] for k in range(6)}))
+    assert "set aside: 1 of all benchmarks of a machine at once" in found.remarks()
+
+
+def test_what_broke_has_an_issue_until_it_gives_values_again(tmp_path: Path) -> None:
+    """One for each commit since which it is so; closed by nobody who has not looked at these series."""
+    broken = account(tree(tmp_path / "a", {"b.time_x": [*steady(9), None, None], "b.time_y": steady(11)}))
+    (opened,) = plan(broken.standing, [], {}, account=broken)
+    assert (opened.kind, opened.title) == ("open", "No value since 0000000acc: b.time_x")
+    issue = {"number": 7, "title": opened.title, "body": opened.body}
+    assert plan(broken.standing, [issue], {}, account=broken) == []
+    mended = account(tree(tmp_path / "b", {"b.time_x": [*steady(9), None, None, *steady(3)]}))
+    (closed,) = plan(mended.standing, [issue], {}, account=mended)
+    assert (closed.kind, closed.number) == ("close", 7)
+    other = account(tree(tmp_path / "c", {"b.time_y": steady(12)}))
+    assert plan(other.standing, [issue], {}, account=other) == []

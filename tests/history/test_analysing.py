@@ -13,6 +13,7 @@ import pytest
 from result_trees import commit, document, row, write_benchmarks, write_document, write_tree
 
 import mlxcache.history as h
+from mlxcache.history.analysing import conclusions
 
 PATHS = [["'int32'", "'int64'"], ["128", "1024"]]
 
@@ -58,6 +59,31 @@ def test_quoted_numbers_are_text(tmp_path: Path) -> None:
     write_benchmarks(tmp_path, {"b.time_x": {"params": choices, "param_names": ["n"]}})
     write_document(tmp_path, document({"b.time_x": row([1.0, 2.0], choices)}))
     assert h.load(tmp_path).param_n.tolist() == ["1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("old", "named"),
+    [
+        ([["128", "1024"], ["'int32'", "'int64'"]], False),  # changed places
+        ([["'int32'", "'int64'"]], False),  # one fewer
+        ([["'int32'"], ["512"]], True),  # other values of the same parameters
+    ],
+    ids=["order", "number", "values"],
+)
+def test_an_older_version_with_other_parameters_is_said_not_guessed(tmp_path: Path, old: Any, named: bool) -> None:
+    """Values of another order or number are not put under the present names, and a notice says so."""
+    paths_tree(tmp_path, commits=1)
+    older = {"b.time_step": row([1.0] * math.prod(map(len, old)), old, version="v0")}
+    write_document(tmp_path, document(older, number=2))
+    df = h.load(tmp_path)
+    its = df[df.version == "v0"]
+    assert (its.param_path.iloc[0] == "int32") == named
+    assert set(df[df.version == "v1"].param_path) == {"int32", "int64", ""}
+    assert (
+        any("b.time_step version v0: measured with other parameters" in text for text in df.facts.notices) != named
+    )
+    if not named:
+        assert str(its.param_param1.iloc[0]) in {"128", "int32"}
 
 
 def test_grouping_by_all_parameters_keeps_every_row(tmp_path: Path) -> None:
@@ -138,6 +164,34 @@ def test_two_environments_are_compared_at_one_commit(tmp_path: Path) -> None:
         h.compare(df, {"mlx": "0.30"}, {"mlx": "0.32.4"}, at=commit(3))
     with pytest.raises(ValueError, match="expected two commits, or two environments"):
         h.compare(df, {"mlx": "0.31.2"}, {"mlx": "0.32.4"})
+
+
+def test_counts_are_laid_beside_the_seconds_of_the_same_parameters(tmp_path: Path) -> None:
+    """By hand: counts 1.02 at every commit; seconds go up and down by 10 %, and int64 takes 1.1 of int32."""
+    params = [["'int32'", "'int64'"]]
+    names = {"params": params, "param_names": ["path"], "version": "v1"}
+    write_benchmarks(
+        tmp_path, {"b.time_step": names, "b.count_step": {**names, "unit": "instructions"}, "b.time_x": {}}
+    )
+    for number in range(1, 8):
+        up = 1.1 ** (number % 2)
+        rows = {
+            "b.time_step": row([1.0 * up, 1.1 * up], params),
+            "b.count_step": row([100.0, 102.0], params),
+            "b.time_x": row([1.0]),
+        }
+        write_document(tmp_path, document(rows, number=number))
+    df = h.load(tmp_path)
+    assert conclusions.counts_beside_seconds(df).startswith("2 benchmarks have both with 6 values or more.")
+    assert "counts move by 0.00% (the middle one) and seconds by 9.99%" in conclusions.counts_beside_seconds(df)
+    said = conclusions.cost_in_counts_and_seconds(df, "b.time_step", "param_path", "int64", "int32")
+    assert said.startswith("By instructions int64 costs 1.020 of int32")
+    assert "By seconds of the same parameters int64 costs 1.100 of int32" in said
+    without = df[df.unit == "seconds"]
+    assert "hold no instruction counts" in conclusions.counts_beside_seconds(without)
+    assert "No instruction counts of b.time_x" in conclusions.cost_in_counts_and_seconds(
+        df, "b.time_x", "param_path", "int64", "int32"
+    )
 
 
 def test_a_revision_names_a_commit_once_the_repository_is_known(tmp_path: Path) -> None:

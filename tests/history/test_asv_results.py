@@ -74,7 +74,6 @@ def test_format_1() -> None:
     parsed = parse(old, name="00000001-py3.6-numpy.json")
     assert parsed.faults == []
     assert parsed.head.env == "py3.6-numpy"  # early files do not name it
-    assert parsed.head.n_profiles == 1
     assert parsed.head.requirements == {"numpy": ""}
     assert parsed.status.tolist() == [OK, FAILED, OK, OK, FAILED, FAILED, FAILED, OK]
     assert parsed.values[[0, 2, 3, 7]].tolist() == [3.0, 1.0, 1.0, 4.0]

@@ -162,6 +162,14 @@ def answer(facts: SiteFacts) -> Answer:
             f"{scope}.{past}",
             found,
         )
+    if len(facts.account.moved):
+        moved = facts.account.moved.iloc[0]
+        sentence = f"All benchmarks got worse at once on {facts.names.machine(str(moved['machine']))}."
+        detail = (
+            f"Since {str(moved['after'])[:8]}, the middle one {_by(float(moved['magnitude']))}: the machine, or "
+            "what they share. A control or a rerun of both commits would tell. Nothing else is slower for sure."
+        )
+        return Answer("unknown", sentence, f"{detail} {_reach(found, facts)}{perhaps}{past}".strip(), found)
     n = sum(entry.n_judged for entry in able)
     where = "one machine" if len(able) == 1 else f"{len(able)} machines"
     sentence = f"Nothing is slower in the {plural(n, 'series', 'series')} that can show it ({where})."

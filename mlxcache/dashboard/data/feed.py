@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 from xml.etree import ElementTree
 
+from mlxcache.history.answering.account import Account
 from mlxcache.history.repository.commits import Commit
 from mlxcache.reports.events import Event
 from mlxcache.reports.plain_text import clean, short
 from mlxcache.reports.text import as_json, label
-from mlxcache.reports.units import change_of, format_value
+from mlxcache.reports.units import change_of, format_value, interval_of
 from mlxcache.support.names import digest
 
 _ATOM: Final = "http://www.w3.org/2005/Atom"
@@ -24,16 +25,23 @@ JSON_PATH: Final = "changes.json"
 def headline(event: Event) -> str:
     """One line: what, which way, how much."""
     more = f" and {len(event.rows) - 1} more" if len(event.rows) > 1 else ""
-    return f"{short(event.benchmark)} is {event.word}: {change_of(event.lead)}{more}"
+    name = short(event.benchmark)
+    if event.uncertain:
+        return f"{name} may be {event.word} or not: {interval_of(event.lead)}{more}"
+    is_or_was = "was" if event.retired or event.state == "recovered" else "is"
+    return f"{name} {is_or_was} {event.word}: {change_of(event.lead)}{more}"
 
 
-def as_feed(events: list[Event], title: str, address: str, commits: Mapping[str, Commit]) -> bytes:
-    """The newest events as Atom; `address` is where the site will be, "" if that is unknown."""
+def as_feed(
+    events: list[Event], account: Account, title: str, address: str, commits: Mapping[str, Commit]
+) -> bytes:
+    """The newest events as Atom, under the account of all; `address` is where the site will be, "" if unknown."""
     feed = ElementTree.Element("feed", {"xmlns": _ATOM})
     dates = [_date(commits.get(event.after)) for event in events[:_MOST]]
     base = address.rstrip("/") + "/" if address else ""
     _add(feed, "id", f"{base}{FEED_PATH}" if base else f"urn:mlxcache:{digest(title, size=16)}")
     _add(feed, "title", f"{clean(title)}: changes of performance")
+    _add(feed, "subtitle", clean(". ".join([account.sentence, *account.remarks()]) + "."))
     _add(feed, "updated", max(dates, default=_date(None)))
     ElementTree.SubElement(feed, "link", {"rel": "self", "href": f"{base}{FEED_PATH}"})
     ElementTree.SubElement(feed, "link", {"href": f"{base}index.html"})
@@ -53,17 +61,21 @@ def as_feed(events: list[Event], title: str, address: str, commits: Mapping[str,
     return text + b"\n"
 
 
-def as_changes_json(events: list[Event]) -> str:
-    """All events with all rows."""
+def as_changes_json(events: list[Event], account: Account) -> str:
+    """The account, and all events with all rows."""
     return as_json(
         {
             "version": 1,
+            "status": int(account.status),
+            "answer": clean(account.sentence),
+            "remarks": list(map(clean, account.remarks())),
             "changes": [
                 {
                     "page": f"{event.address}.html",
                     "benchmark": clean(event.benchmark),
                     "direction": event.direction,
                     "state": event.state,
+                    "uncertain": event.uncertain,
                     "still_measured": not event.retired,
                     "before": clean(event.before),
                     "after": clean(event.after),
@@ -89,8 +101,10 @@ def _summary(event: Event) -> str:
     for row in event.rows[:20]:
         unit = str(row["unit"])
         values = f"{format_value(row['value_before'], unit)} to {format_value(row['value_after'], unit)}"
+        values += f" ({interval_of(row)})"
         rows.append(f"{short(label(row))} on {short(str(row['machine']), 60)}: {values}")
-    return f"{event.state}, between {event.before[:10]} and {event.after[:10]}. " + "; ".join(rows)
+    state = "no longer measured" if event.retired else "uncertain" if event.uncertain else event.state_word
+    return f"{state}, between {event.before[:10]} and {event.after[:10]}. " + "; ".join(rows)
 
 
 def _date(commit: Commit | None) -> str:

@@ -33,8 +33,9 @@ def _write(site: Site, facts: SiteFacts) -> None:
         notices=facts.notices,
         beside_asv=(site.out.folder / "asv" / "index.html").is_file(),
     )
-    site.out.text(feed.JSON_PATH, feed.as_changes_json(facts.events))
-    site.out.data(feed.FEED_PATH, feed.as_feed(facts.events, facts.title, facts.address, facts.by_name))
+    site.out.text(feed.JSON_PATH, feed.as_changes_json(facts.events, facts.account))
+    entries = feed.as_feed(facts.events, facts.account, facts.title, facts.address, facts.by_name)
+    site.out.data(feed.FEED_PATH, entries)
 
 
 def _problems(facts: SiteFacts) -> Table:

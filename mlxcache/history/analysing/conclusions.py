@@ -42,7 +42,8 @@ def cost_of(df: pd.DataFrame, column: str, of: str, over: str, *, by: str = "") 
         whole = ratio(df, column, of, over, by=[]).iloc[0]
     except ValueError as error:
         return f"The cost of {of} over {over} is not in these results: {error}."
-    told = f"{of} costs {whole['ratio']:.3f} of {over}{_interval(whole)}, over {whole['pairs']} pairs of series"
+    of_what = "one pair" if whole["pairs"] == 1 else f"{whole['pairs']} pairs"
+    told = f"{of} costs {whole['ratio']:.3f} of {over}{_interval(whole)}, over {of_what} of series"
     if not by or by not in df.columns:
         return f"{told}."
     parts = ratio(df, column, of, over, by=[by]).dropna(subset=[by])
@@ -114,13 +115,44 @@ def noise(df: pd.DataFrame) -> str:
 
 
 def counts_beside_seconds(df: pd.DataFrame) -> str:
-    """Whether instruction counts are there, and how much quieter they are than seconds."""
-    units = set(df["unit"].astype("str"))
-    if "instructions" not in units:
+    """How much quieter instruction counts are than seconds, over benchmarks and parameters that have both."""
+    if "instructions" not in set(df["unit"].astype("str")):
         return "These results hold no instruction counts; `mlxcache bench --count REGEX` takes them."
-    counted = df[(df["unit"] == "instructions").to_numpy()]
-    timed = df[(df["unit"] == "seconds").to_numpy()]
-    return f"Counts: {noise(counted)} Seconds: {noise(timed)}"
+    keys = ("machine", "benchmark", "params")
+    moves: dict[str, dict[tuple[str, ...], float]] = {"instructions": {}, "seconds": {}}
+    for unit, found in moves.items():
+        rows = df[(df["unit"] == unit).to_numpy() & has_number(df) & (df["value"].to_numpy(np.float64) > 0)]
+        for _, group in rows.sort_values("commit_index").groupby("series"):
+            if len(group) >= _LEAST_VALUES:
+                key = tuple(str(group[name].iloc[0]).replace(".count_", ".time_") for name in keys)
+                sigma = short_term_sigma(np.log(group["value"].to_numpy(np.float64)))
+                found[key] = min(sigma, found.get(key, math.inf))  # the quieter of two environments
+    both = sorted(set(moves["instructions"]) & set(moves["seconds"]))
+    if not both:
+        return (
+            f"{len(moves['instructions'])} series of counts and {len(moves['seconds'])} of seconds have "
+            f"{_LEAST_VALUES} values or more, and no benchmark has both, so they cannot be laid beside each other."
+        )
+    counts, seconds = (float(np.median([found[key] for key in both])) for found in moves.values())
+    return (
+        f"{len(both)} benchmarks have both with {_LEAST_VALUES} values or more. From commit to commit counts move "
+        f"by {counts:.2%} (the middle one) and seconds by {seconds:.2%}: real changes of the code are in both, "
+        "other work on the machine almost only in the seconds."
+    )
+
+
+def cost_in_counts_and_seconds(df: pd.DataFrame, benchmark: str, column: str, of: str, over: str) -> str:
+    """What `of` costs over `over` by a benchmark's instruction counts, and by seconds of the same parameters."""
+    names = df["benchmark"].astype("str")
+    counted = df[(names == benchmark.replace(".time_", ".count_")).to_numpy() & has_number(df)]
+    if counted.empty:
+        return f"No instruction counts of {benchmark} are in these results."
+    same = df["params"].isin(set(counted["params"])).to_numpy()
+    timed = df[(names == benchmark).to_numpy() & has_number(df) & same]
+    return (
+        f"By instructions {cost_of(counted, column, of, over)} By seconds of the same parameters "
+        f"{cost_of(timed, column, of, over)}"
+    )
 
 
 def measured_with(df: pd.DataFrame, package: str) -> str:

@@ -10,16 +10,19 @@ The terminal, the site, JSON and the exit status are made from this, so that the
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from mlxcache.history.answering.retired import retired_series
+from mlxcache.history.changes.change_table import set_aside_of
 from mlxcache.history.comparing.exit_status import ExitStatus
 from mlxcache.history.loading.history import History
-from mlxcache.history.loading.series_store import SeriesStore
+from mlxcache.history.loading.series_store import Key, SeriesStore
 from mlxcache.history.statistics.noise import short_term_sigma
 from mlxcache.support.names import series_name
 
@@ -71,7 +74,9 @@ class Account:
 
     standing: regressions that nothing took back, in what is still measured, with an interval that leaves 0 out.
     uncertain: the same with 0 in it: the values differ, and may be equal. ended: regressions that stood when
-    their series were last measured. retired: numbers of series that are no longer measured.
+    their series were last measured. moved: moves for the worse that all benchmarks of a machine without a control
+    made at once, and that stand: the machine or what all of them share. aside: how many changes were set aside, by
+    reason. retired: numbers of series that are no longer measured. keys: all series.
     """
 
     standing: pd.DataFrame
@@ -80,6 +85,9 @@ class Account:
     broken: tuple[Broken, ...]
     reach: tuple[Reach, ...]
     retired: frozenset[int]
+    keys: tuple[Key, ...] = ()
+    moved: pd.DataFrame = field(default_factory=pd.DataFrame)
+    aside: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def n_judged(self) -> int:
@@ -96,7 +104,7 @@ class Account:
             return ExitStatus.SLOWER
         if self.broken:
             return ExitStatus.BROKEN
-        if not self.reach or not all(entry.n_judged for entry in self.reach):
+        if len(self.moved) or not self.reach or not all(entry.n_judged for entry in self.reach):
             return ExitStatus.CANNOT_TELL
         return ExitStatus.NOTHING_SLOWER
 
@@ -111,6 +119,9 @@ class Account:
                 f"{n} standing regression{'s' * (n != 1)}: "
                 f"{confirmed} confirmed, {n - confirmed} candidate{'s' * (n - confirmed != 1)}"
             )
+        elif able and len(self.moved):
+            where = ", ".join(sorted(set(self.moved["machine"].astype("str"))))
+            told = f"Cannot tell: all benchmarks got worse at once on {where}: the machine, or what they share"
         elif able:
             where = "one machine" if len(able) == 1 else f"{len(able)} machines"
             told = f"No standing regressions in the {self.n_judged:,} series that can show one ({where})"
@@ -127,7 +138,7 @@ class Account:
 
     def remarks(self) -> list[str]:
         """What belongs beside the sentence, a line each."""
-        lines = [_told(entry) for entry in self.reach]
+        lines = [told(entry) for entry in self.reach]
         if len(self.uncertain):
             n = len(self.uncertain)
             hold = "its interval holds" if n == 1 else "their intervals hold"
@@ -137,10 +148,17 @@ class Account:
             lines.append(
                 f"{n} regression{'s' * (n != 1)} stood when the series were last measured, and count no more"
             )
+        lines += [
+            f"{row['machine']}: all benchmarks got worse at once at {str(row['after'])[:8]}; a control, or a "
+            "rerun of both commits (`mlxcache compare --measure`), tells the machine from the code"
+            for row in self.moved.to_dict("records")
+        ]
+        if self.aside:
+            lines.append("set aside: " + ", ".join(f"{n} {why}" for why, n in self.aside.items()))
         return lines
 
 
-def _told(entry: Reach) -> str:
+def told(entry: Reach) -> str:
     """What can be said of a machine at all."""
     if not entry.n_judged:
         return (
@@ -156,29 +174,58 @@ def _told(entry: Reach) -> str:
 def account_of(history: History, changes: pd.DataFrame) -> Account:
     """The account of a history and of what `change_points` found in it."""
     retired = retired_series(history.series, history.commits)
-    if changes.empty:
-        standing, gone, unsure = changes, np.zeros(0, np.bool_), np.zeros(0, np.bool_)
-    else:
-        worse = (changes["direction"] == "regression") & (changes["state"] != "recovered")
-        standing = changes[worse.to_numpy(bool)]
-        gone = standing["series"].isin(list(retired)).to_numpy(bool)
-        holds = ((standing["ci95_low"] <= 0) & (standing["ci95_high"] >= 0)).to_numpy(bool)
-        confirmed = standing["confirmed"].to_numpy(bool) if "confirmed" in standing else False
-        unsure = holds & ~np.asarray(confirmed, np.bool_)
+    standing = _standing(changes)
+    gone = _of(standing, retired)
+    unsure = np.array([is_uncertain(row) for row in standing.to_dict("records")], np.bool_)
+    aside = set_aside_of(changes)
+    moved = changes.iloc[:0]
+    counts: dict[str, int] = {}
+    if aside is not None:
+        events = aside.machine[(aside.machine["kind"] == "machine").to_numpy(bool)]
+        moved = _standing(events)
+        moved = moved[~_of(moved, retired)]
+        counts = {
+            "refuted by a rerun": len(aside.refuted),
+            "where only documentation changed": len(aside.documentation),
+            "that a control shared": len(aside.machine) - len(events),
+            "of all benchmarks of a machine at once": len(events),
+        }
     return Account(
         standing=standing[~gone & ~unsure],
         uncertain=standing[~gone & unsure],
         ended=standing[gone],
+        moved=moved,
+        aside={why: n for why, n in counts.items() if n},
         broken=_broken(history, retired),
-        reach=_reach(history.series, retired),
+        reach=_reach(history.series, retired, frozenset() if aside is None else aside.controls),
         retired=retired,
+        keys=tuple(history.series.keys),
     )
 
 
-def _reach(store: SeriesStore, retired: frozenset[int]) -> tuple[Reach, ...]:
+def is_uncertain(row: Mapping[Any, Any]) -> bool:
+    """Whether a change's interval holds 0 and no rerun confirmed it: it may be none at all."""
+    return not row.get("confirmed") and float(row["ci95_low"]) <= 0.0 <= float(row["ci95_high"])
+
+
+def _of(changes: pd.DataFrame, numbers: frozenset[int]) -> npt.NDArray[np.bool_]:
+    """Which changes are of these series."""
+    return np.array([int(number) in numbers for number in changes.get("series", [])], np.bool_)
+
+
+def _standing(changes: pd.DataFrame) -> pd.DataFrame:
+    """The regressions that nothing took back."""
+    if changes.empty:
+        return changes
+    worse = (changes["direction"] == "regression") & (changes["state"] != "recovered")
+    return changes[worse.to_numpy(bool)]
+
+
+def _reach(store: SeriesStore, retired: frozenset[int], controls: frozenset[str]) -> tuple[Reach, ...]:
     found = []
     for machine, positions in store.by_machine.items():
-        own = [p for p in positions if store.keys[p].number not in retired]
+        keys = {p: store.keys[p] for p in positions}
+        own = [p for p, key in keys.items() if key.number not in retired and key.benchmark not in controls]
         lengths = {p: int(store.stops[p] - store.starts[p]) for p in own}
         able = [p for p in own if lengths[p] >= LEAST_COMMITS]
         sigmas = [

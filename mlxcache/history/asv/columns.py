@@ -42,7 +42,6 @@ class Head:
     requirements: dict[str, Json] = field(default_factory=dict)
     env_vars: dict[str, Json] = field(default_factory=dict)
     durations: dict[str, Json] = field(default_factory=dict)  # seconds; "<build>", "<setup_cache ...>"
-    n_profiles: int = 0  # how many rows carry a profile, which is not read
 
 
 @dataclass(slots=True)

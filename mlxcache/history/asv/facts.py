@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from mlxcache.history.asv.columns import are_params
 from mlxcache.history.asv.json_text import UNREADABLE, Fault, Json, decode, flat, is_clean, kind, readable, show
@@ -27,6 +27,7 @@ class Benchmark:
     param_names: tuple[str, ...]
     pretty_name: str
     facts: Mapping[str, Json]
+    params: tuple[tuple[str, ...], ...] = ()  # the values that its present version takes, by parameter
 
 
 def read_machine(path: Path) -> tuple[dict[str, Json], list[Fault]]:
@@ -62,6 +63,7 @@ def read_benchmarks(path: Path) -> tuple[dict[str, Benchmark], list[Fault]]:
         if not is_clean(name):
             faults.append(Fault(readable(name), "its name is damaged text: ignored"))
             continue
+        choices: Any = entry.get("params")
         found[name] = Benchmark(
             name=name,
             unit=_text(entry, "unit"),
@@ -70,6 +72,7 @@ def read_benchmarks(path: Path) -> tuple[dict[str, Benchmark], list[Fault]]:
             param_names=tuple(map(readable, names or ())),
             pretty_name=_text(entry, "pretty_name"),
             facts=flat(entry),
+            params=tuple(map(tuple, choices)) if are_params(choices) else (),
         )
     return found, faults
 

@@ -138,8 +138,6 @@ def _read_head(document: dict[str, Json], filename: str, builder: Builder) -> tu
     params = document.get("params")
     machine = params.get("machine") if isinstance(params, dict) else None
     head.machine = machine if isinstance(machine, str) else ""
-    profiles = document.get("profiles")
-    head.n_profiles = len(profiles) if isinstance(profiles, dict) else 0
 
     if not head.commit:
         return head, f'"commit_hash" is {show(commit)} and the file name holds none either'
@@ -166,7 +164,6 @@ def _read_rows(document: dict[str, Json], builder: Builder, head: Head) -> None:
 
     width = len(columns) if isinstance(columns, list) else 0
     order = [positions.get(name, -1) for name in _USED]
-    profile = positions.get("profile", -1)
     versions, started, durations = (
         found if isinstance(found := document.get(key), dict) else {}
         for key in ("benchmark_version", "started_at", "duration")
@@ -177,8 +174,6 @@ def _read_rows(document: dict[str, Json], builder: Builder, head: Head) -> None:
                 builder.fault(name, f"{len(row)} cells, expected at most {width}: the rest is ignored")
             length = len(row)
             cells = [row[i] if 0 <= i < length else None for i in order]
-            if 0 <= profile < length and row[profile] is not None:
-                head.n_profiles += 1
             if order[0] < 0:
                 builder.fault(name, 'no "result" among "result_columns"', count_values(None, cells[1]))
             else:

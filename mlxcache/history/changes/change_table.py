@@ -20,7 +20,6 @@ from typing import Any, ClassVar, Final
 import numpy as np
 import pandas as pd
 
-from mlxcache.history.changes import judging
 from mlxcache.history.changes.aftermath import (
     apply_confirmations,
     machine_events,
@@ -51,6 +50,7 @@ from mlxcache.history.loading.series_table import (
 from mlxcache.history.statistics.control import ran_beside
 from mlxcache.history.statistics.counted import is_count
 from mlxcache.history.statistics.effect import Effect
+from mlxcache.support.workers import processes_for
 
 COLUMNS: Final = (
     "series",
@@ -164,8 +164,7 @@ def change_points(
             the unit decides, see `mlxcache.history.loading.direction`.
         repo: a git repository; changes whose range touches documentation only lose nearly all of their odds.
         confirmations: what reruns said, from `read_confirmations`.
-        jobs: processes to use; None uses one a core for large tables, at most four. Those that help with the
-            history already go on helping.
+        jobs: processes to use; None uses one a core for large tables, at most four.
         cache: has no effect: all series are judged anew, which takes seconds. Scripts may still say it.
         show_progress: None shows it where stderr is a terminal.
 
@@ -205,36 +204,35 @@ def change_points(
     chosen = method or Method()
     whole = History.of(history)
     df = whole.frame
-    with whole.workers(jobs) as at_hand:
-        at_hand.prepare(judging.__name__)  # which takes as long as laying the table out
-        known = {"series", "commit_index"} <= set(df.columns)
-        table = df if known else measured(df, also=("status",))
-        by_number = whole.layout if known else lay_out(table)
-        keys, names = keys_of(table, by_number), commit_names(table)
-        is_control_benchmark = control_test(control)
-        if control == "median":
-            controls = median_controls(measured(table), keys)
-        elif control is not None and any(is_control_benchmark(key.benchmark) for key in keys.values()):
-            controls = find_controls(measured(table), keys, is_control_benchmark)
-        else:
-            controls = Controls({})
-        values = replace(by_number, data=in_order_of(by_number.data, table["value"].to_numpy(np.float64)))
-        reruns = list(confirmations)
-        asked = {confirmation.key()[1:] for confirmation in reruns}
-        tasks: list[Task] = []
-        again: list[Task] = []
-        counts: list[Task] = []
-        for task in tasks_of(values, keys, controls):
-            if is_count(task.key.unit):
-                counts.append(task)
-                continue
-            # What was worth a rerun may be below the threshold of a page without one.
-            (again if (*task.key[1:5],) in asked else tasks).append(task)
-        found = [
-            *judge_counts(counts, chosen.min_change),
-            *judge_all(tasks, chosen, at_hand, show_progress=show_progress),
-            *judge_all(again, chosen.for_rerun(), at_hand, show_progress=show_progress),
-        ]
+    n_jobs = processes_for(len(df)) if jobs is None else jobs
+    known = {"series", "commit_index"} <= set(df.columns)
+    table = df if known else measured(df, also=("status",))
+    by_number = whole.layout if known else lay_out(table)
+    keys, names = keys_of(table, by_number), commit_names(table)
+    is_control_benchmark = control_test(control)
+    if control == "median":
+        controls = median_controls(measured(table), keys)
+    elif control is not None and any(is_control_benchmark(key.benchmark) for key in keys.values()):
+        controls = find_controls(measured(table), keys, is_control_benchmark)
+    else:
+        controls = Controls({})
+    values = replace(by_number, data=in_order_of(by_number.data, table["value"].to_numpy(np.float64)))
+    reruns = list(confirmations)
+    asked = {confirmation.key()[1:] for confirmation in reruns}
+    tasks: list[Task] = []
+    again: list[Task] = []
+    counts: list[Task] = []
+    for task in tasks_of(values, keys, controls):
+        if is_count(task.key.unit):
+            counts.append(task)
+            continue
+        # What was worth a rerun may be below the threshold of a page without one.
+        (again if (*task.key[1:5],) in asked else tasks).append(task)
+    found = [
+        *judge_counts(counts, chosen.min_change),
+        *judge_all(tasks, chosen, n_jobs, show_progress=show_progress),
+        *judge_all(again, chosen.for_rerun(), n_jobs, show_progress=show_progress),
+    ]
     facts = whole.benchmarks
     rows: list[dict[str, Any]] = []
     machine_rows: list[dict[str, Any]] = []

@@ -1,13 +1,11 @@
 """Where a series may have changed: detectors that can be swapped for one another.
 
-A detector gets logarithms of values in commit order and answers with the first index of every new level. It
-only
+A detector gets logarithms of values in commit order and answers with the first index of every new level. It only
 proposes: `mlxcache.history.changes.segments` weighs each proposal and drops the weak ones.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -97,51 +95,3 @@ def largest_contrast(scaled: FloatArray, least: int = 3) -> float:
             highest = max(float(contrast.max()), -float(contrast.min()))
             largest = max(largest, highest / math.sqrt(1.0 / left + 1.0 / right))
     return largest
-
-
-@dataclass(frozen=True)
-class AsvDetector:
-    """asv's own step detector (an L1 Potts model), as a second opinion; 40 ms for 500 points.
-
-    Only steps of at least `min_change` (relative) between levels that last `min_size` commits or more are
-    proposed. asv promises no API for `asv.step_detect`; it has had this one since 2015.
-    """
-
-    min_change: float = 0.025
-    min_size: int = 2
-
-    def boundaries(self, x: FloatArray) -> list[int]:
-        """See `Detector`."""
-        from asv.step_detect import detect_steps
-
-        steps = detect_steps([float(value) for value in np.exp(x)])
-        found = []
-        for before, after in itertools.pairwise(steps):
-            long_enough = min(before[1] - before[0], after[1] - after[0]) >= self.min_size
-            if long_enough and abs(after[2] / before[2] - 1.0) >= self.min_change:
-                found.append(int(after[0]))
-        return found
-
-
-@dataclass(frozen=True)
-class ThresholdDetector:
-    """The plain rule of many CI jobs.
-
-    A value is `threshold` off the median of the `window` values before it.
-    """
-
-    threshold: float = 0.10
-    window: int = 5
-
-    def boundaries(self, x: FloatArray) -> list[int]:
-        """See `Detector`; after an alarm the window starts anew."""
-        found: list[int] = []
-        start = 0
-        for i in range(1, len(x)):
-            if i - start < self.window:
-                continue
-            recent = float(np.median(x[max(start, i - self.window) : i]))
-            if abs(math.expm1(float(x[i]) - recent)) > self.threshold:
-                found.append(i)
-                start = i
-        return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from mlxcache.history.changes.count_changes import count_changes
@@ -15,7 +16,7 @@ from mlxcache.history.statistics.counted import SMALLEST
 from mlxcache.history.statistics.effect import Scale, on_scale
 from mlxcache.history.statistics.noise import width
 from mlxcache.support.progress import progress
-from mlxcache.support.workers import Helpers, as_they_come
+from mlxcache.support.workers import spread
 
 # Few enough for two processes to end at about one time.
 _CHUNK: Final = 200
@@ -76,18 +77,17 @@ def judge_counts(tasks: Sequence[Task], smallest: float) -> list[Judged]:
     return found
 
 
-def _judge_chunk(tasks: Sequence[Task], method: Method) -> list[Judged]:
+def _judge_chunk(method: Method, tasks: Sequence[Task]) -> list[Judged]:
     # Series without changes need not travel back.
     found = (judge(task, method) for task in tasks)
     return [result for result in found if result.changes or result.machine_changes]
 
 
 def judge_all(
-    tasks: Sequence[Task], method: Method, helpers: Helpers, *, show_progress: bool | None = None
+    tasks: Sequence[Task], method: Method, jobs: int = 1, *, show_progress: bool | None = None
 ) -> list[Judged]:
-    """Series that have changes, in the order of `tasks`."""
-    calls = [helpers.submit(_judge_chunk, tasks[i : i + _CHUNK], method) for i in range(0, len(tasks), _CHUNK)]
+    """Series that have changes, in the order of `tasks`, judged by so many processes."""
+    chunks = [tasks[i : i + _CHUNK] for i in range(0, len(tasks), _CHUNK)]
     label = f"finding changes, chunks of {_CHUNK} series"
-    for _ in progress(as_they_come(calls), label, len(calls), enabled=show_progress):
-        pass
-    return [judged for call in calls for judged in call.result()]
+    judged = spread(partial(_judge_chunk, method), chunks, jobs)
+    return [one for chunk in progress(judged, label, len(chunks), enabled=show_progress) for one in chunk]

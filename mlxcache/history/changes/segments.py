@@ -2,7 +2,6 @@
 
 Detector, significance test and effect size are pieces of `Method` and can be swapped one by one:
 
-    >>> quick = Method(effect=ShiftOfMedians())
     >>> second_opinion = Method(detector=AsvDetector())
 """
 

@@ -44,6 +44,7 @@ from mlxcache.history.statistics.control import divide_best
 from mlxcache.history.statistics.counted import SMALLEST, is_count, smallest_change, standard_error, two_sided_p
 from mlxcache.history.statistics.effect import Effect, Scale, Shift, on_scale
 from mlxcache.history.statistics.noise import FloatArray, short_term_sigma
+from mlxcache.support.composed import then
 
 # What two runs of one commit differ by where no history tells (standard deviation).
 _RUN_TO_RUN: Final = 0.03
@@ -97,7 +98,7 @@ class _Row:
     shares: tuple[float, float, float] | None = None
 
 
-def compare(
+def judge_stored(
     df: History | pd.DataFrame,
     base: str,
     head: str,
@@ -106,8 +107,10 @@ def compare(
     control: str | None = "auto",
     higher_better: Mapping[str, bool] | None = None,
     base_changes: pd.DataFrame | None = None,
-) -> pd.DataFrame:
+) -> tuple[pd.DataFrame, list[str]]:
     """Verdicts from stored results, for every series that was measured on both commits.
+
+    `judge_stored` gives the table and what holds for the whole of it, one line each; `compare` the table alone.
 
     Args:
         df: what `load` returned; with `samples=True` the samples' spread counts, else asv's interval.
@@ -135,26 +138,9 @@ def compare(
         already_on_base          what base had already lost, or ""
         note                     what else a reader must know, or ""
 
-
     Raises:
         ValueError: a commit is not in the table, or its name is not unique; a column is missing.
     """
-    return judge_stored(
-        df, base, head, limits=limits, control=control, higher_better=higher_better, base_changes=base_changes
-    )[0]
-
-
-def judge_stored(
-    df: History | pd.DataFrame,
-    base: str,
-    head: str,
-    *,
-    limits: Limits | None = None,
-    control: str | None = "auto",
-    higher_better: Mapping[str, bool] | None = None,
-    base_changes: pd.DataFrame | None = None,
-) -> tuple[pd.DataFrame, list[str]]:
-    """The table of `compare`, and what holds for the whole of it."""
     history = History.of(df)
     table = measured(history.frame, also=("samples", "ci99_low", "ci99_high"))
     base, head = _resolve(table, base, "base"), _resolve(table, head, "head")
@@ -179,7 +165,7 @@ def judge_stored(
     return frame, notices
 
 
-def compare_rounds(
+def judge_rounds(
     rounds: pd.DataFrame,
     *,
     base: str = "base",
@@ -188,8 +174,11 @@ def compare_rounds(
     control: str | None = "auto",
     higher_better: Mapping[str, bool] | None = None,
     base_changes: pd.DataFrame | None = None,
-) -> pd.DataFrame:
+) -> tuple[pd.DataFrame, list[str]]:
     """Verdicts from rounds in which both commits were measured in turn.
+
+    `judge_rounds` gives the table and what holds for the whole of it, one line each; `compare_rounds` the table
+    alone.
 
     Args:
         rounds: columns machine, env, benchmark, params, version, unit, round (number), side ("base" or
@@ -203,28 +192,6 @@ def compare_rounds(
     Raises:
         ValueError: a column is missing.
     """
-    return judge_rounds(
-        rounds,
-        base=base,
-        head=head,
-        limits=limits,
-        control=control,
-        higher_better=higher_better,
-        base_changes=base_changes,
-    )[0]
-
-
-def judge_rounds(
-    rounds: pd.DataFrame,
-    *,
-    base: str = "base",
-    head: str = "head",
-    limits: Limits | None = None,
-    control: str | None = "auto",
-    higher_better: Mapping[str, bool] | None = None,
-    base_changes: pd.DataFrame | None = None,
-) -> tuple[pd.DataFrame, list[str]]:
-    """The table of `compare_rounds`, and what holds for the whole of it."""
     missing = sorted({*KEY_COLUMNS, "round", "side", "value"} - set(rounds.columns))
     if missing:
         raise ValueError(
@@ -244,6 +211,10 @@ def judge_rounds(
     rows, notices = _without_controls(rows, is_control)
     frame = _finish(rows, base, head, limits or Limits(), higher_better, History.of(rounds), base_changes)
     return frame, [*notices, *_moved_alike(frame)]
+
+
+compare = then(judge_stored, lambda judged: judged[0], "compare")
+compare_rounds = then(judge_rounds, lambda judged: judged[0], "compare_rounds")
 
 
 def _resolve(table: pd.DataFrame, name: str, role: str) -> str:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 import pandas as pd
 
 from mlxcache.history.loading.series_table import control_test
-
-# A control that moves by this much from round to round hides a regression of 5 %.
-LOUD: Final = 0.10
+from mlxcache.history.statistics.control import LOUD
 
 
 def noise_lines(rows: pd.DataFrame, rounds: pd.DataFrame | None = None, control: str | None = "auto") -> list[str]:

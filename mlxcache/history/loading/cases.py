@@ -63,6 +63,7 @@ class Cases:
         self._by_row: dict[int, dict[bytes, Places]] = {}
         self._meaning: dict[tuple[str, str, tuple[str, ...]], int] = {}
         self._number: dict[tuple[str, str, tuple[str, ...], int], int] = {}
+        self._unnamed: list[str] = []  # benchmarks and versions whose parameters nothing names
 
     def codes(self, layout: bytes, meanings: Meanings) -> Places:
         """The case of each value of a file, -1 where its benchmark is not wanted."""
@@ -106,7 +107,7 @@ class Cases:
         else:
             number = self._number
             unit = (benchmark.unit if benchmark else "") or default_unit(name)
-            names = self._param_names(benchmark, len(params))
+            names = self._param_names(benchmark, version, params)
             meaning = self._meaning.setdefault((name, unit, tuple(names)), len(self._meaning))
             combinations = itertools.product(*stable_params(params))
             codes = np.array(
@@ -149,12 +150,15 @@ class Cases:
             if name not in texts:
                 self.param_numbers[name] = _as_numbers(labels)
 
-    @staticmethod
-    def _param_names(benchmark: Benchmark | None, n: int) -> list[str]:
-        if benchmark and len(benchmark.param_names) == n:
+    def _param_names(self, benchmark: Benchmark | None, version: str, params: list[list[str]]) -> list[str]:
+        if benchmark and (version == benchmark.version or _same_places(benchmark.params, params)):
             names = list(benchmark.param_names)
-        else:  # as asv names those that have no name
-            names = [f"param{index}" for index in range(1, n + 1)]
+        else:
+            names = []
+        if len(names) != len(params):  # as asv names those that have no name
+            names = [f"param{index}" for index in range(1, len(params) + 1)]
+            if benchmark and benchmark.param_names:
+                self._unnamed.append(f"{benchmark.name} version {version[:8] or 'unknown'}")
         for index, name in enumerate(names):
             if name in names[:index]:
                 names[index] = f"{name}_{index + 1}"
@@ -169,8 +173,15 @@ class Cases:
             ValueError: a parameter that is asked for does not exist.
         """
         every = list(self.param_codes)
+        told = []
+        if self._unnamed:
+            few = ", ".join(self._unnamed[:3]) + ", ..." * (len(self._unnamed) > 3)
+            told.append(
+                f"{few}: measured with other parameters, or in another order, than benchmarks.json names; "
+                "they are called param1, param2, ... here, since their names are not known"
+            )
         if wanted is True:
-            return every, []
+            return every, told
         if wanted is False:
             return [], []
         if wanted is not None:
@@ -179,19 +190,36 @@ class Cases:
                 if name not in self.param_codes:
                     known = ", ".join(sorted(every)[:20]) or "none"
                     raise ValueError(f"param_columns: no benchmark has a parameter {name!r}; there are: {known}")
-            return names, []
+            return names, told
         numbers = self.param_numbers
         size = n_rows * sum(
             numbers[name].itemsize + 1 if name in numbers else codes.itemsize
             for name, codes in self.param_codes.items()
         )
         if size <= limit_bytes:
-            return every, []
+            return every, told
         notice = (
             f"{len(every)} param_ columns would take {size / 2**20:,.0f} MB and are left out: "
             "name those you need in param_columns, or use the column params"
         )
-        return [], [notice]
+        return [], [*told, notice]
+
+
+def _same_places(named: Sequence[Sequence[str]], found: Sequence[Sequence[str]]) -> bool:
+    """Whether an older version has its values where the present one has them: not if they changed places."""
+    if not named:
+        return True
+    own, seen = ([set(values) for values in sides] for sides in (named, found))
+    if len(own) != len(seen):
+        return False
+    return all(
+        bool(mine & its) or not (any(mine & other for other in own) or _numeric(mine) != _numeric(its))
+        for mine, its in zip(seen, own, strict=True)
+    )
+
+
+def _numeric(values: set[str]) -> bool:
+    return all(map(_NUMBER.fullmatch, values))
 
 
 def _natural_order(labels: list[str]) -> list[str]:

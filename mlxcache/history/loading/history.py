@@ -11,8 +11,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Final
@@ -26,11 +25,6 @@ from mlxcache.history.loading.by_series import BySeries
 from mlxcache.history.loading.series_store import SeriesStore
 from mlxcache.history.loading.series_table import lay_out
 from mlxcache.history.repository.commits import Commit
-from mlxcache.support.workers import Helpers, cores
-
-# Values from which other processes are worth their start, and how many processes at the most.
-_WORTH_A_PROCESS: Final = 2_000_000
-_MOST_PROCESSES: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +94,6 @@ class History:
     def __init__(self, frame: pd.DataFrame, facts: Facts) -> None:
         self.frame = frame
         self.facts = facts
-        self._helpers: Helpers | None = None
 
     @classmethod
     def of(cls, table: History | pd.DataFrame) -> History:
@@ -146,21 +139,3 @@ class History:
     def series(self) -> SeriesStore:
         """All series as arrays that lie one behind the other."""
         return SeriesStore(self.frame, self.layout)
-
-    @contextlib.contextmanager
-    def workers(self, jobs: int | None = None) -> Iterator[Helpers]:
-        """Processes that help with this history, until the outermost `with` ends.
-
-        `jobs` counts processes, this one included; None: what a table of this size is worth.
-        """
-        if self._helpers is not None:
-            yield self._helpers
-            return
-        if jobs is None:
-            jobs = min(_MOST_PROCESSES, cores()) if len(self.frame) >= _WORTH_A_PROCESS else 1
-        with Helpers(jobs - 1) as helpers:
-            self._helpers = helpers
-            try:
-                yield helpers
-            finally:
-                self._helpers = None

@@ -27,6 +27,7 @@ from mlxcache.history.loading.history import Facts, History, ResultsFrame, Sourc
 from mlxcache.history.loading.parse_cache import default_folder
 from mlxcache.history.loading.reading import Reader, settle_duplicates
 from mlxcache.history.repository.commits import order_commits
+from mlxcache.support.composed import then
 
 # More memory than this is not spent on param_ columns unless they are asked for.
 PARAM_COLUMNS_BYTES: Final = 384 * 1024**2
@@ -34,7 +35,7 @@ PARAM_COLUMNS_BYTES: Final = 384 * 1024**2
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
-def load(
+def read(
     results: Paths,
     repo: str | os.PathLike[str] | None = None,
     *,
@@ -48,10 +49,10 @@ def load(
     param_columns: bool | Sequence[str] | None = None,
     cache: bool | str | os.PathLike[str] = True,
     show_progress: bool | None = None,
-) -> ResultsFrame:
-    """Read asv results of any project and any version of asv, as a table.
+) -> History:
+    """Read asv results of any project and any version of asv.
 
-    `read` takes the same arguments and returns the `History` that this is the table of.
+    `read` gives the history, `load` its table alone, which is `read(...).frame`.
 
     Args:
         results: a results folder, a folder above several, one machine's folder, or a list of such.
@@ -70,7 +71,7 @@ def load(
         show_progress: None shows it where stderr is a terminal.
 
     Returns:
-        One row a value, in commit order, with these columns (text as categories):
+        A table of one row a value, in commit order, with these columns (text as categories):
 
         machine       the machine's name, or its kind where a rule says so
         commit        full hash, or what the results say where the repository does not know it; ordered
@@ -104,43 +105,6 @@ def load(
         commits.RepositoryError: `repo` or `branch` cannot be used.
         machines.RuleError: a machine rule is malformed.
         ValueError: `benchmarks` is no regular expression, or `param_columns` names one that does not exist.
-    """
-    history = read(
-        results,
-        repo,
-        samples=samples,
-        quartiles=quartiles,
-        timing=timing,
-        machine_rules=machine_rules,
-        branch=branch,
-        first_parent=first_parent,
-        benchmarks=benchmarks,
-        param_columns=param_columns,
-        cache=cache,
-        show_progress=show_progress,
-    )
-    assert isinstance(history.frame, ResultsFrame)
-    return history.frame
-
-
-def read(
-    results: Paths,
-    repo: str | os.PathLike[str] | None = None,
-    *,
-    samples: bool = False,
-    quartiles: bool = False,
-    timing: bool = False,
-    machine_rules: Iterable[str | Rule] = (),
-    branch: str = "HEAD",
-    first_parent: bool = True,
-    benchmarks: str | re.Pattern[str] | None = None,
-    param_columns: bool | Sequence[str] | None = None,
-    cache: bool | str | os.PathLike[str] = True,
-    show_progress: bool | None = None,
-) -> History:
-    """Read asv results as a history: the table that `load` returns, and what is known beside it.
-
-    Arguments and errors are those of `load`.
     """
     roots = as_roots(results)
     rules = as_rules(machine_rules)
@@ -187,6 +151,14 @@ def read(
     table.facts = facts
     table.attrs["problems"] = facts.problems
     return History(table, facts)
+
+
+def _table_of(history: History) -> ResultsFrame:
+    assert isinstance(history.frame, ResultsFrame)
+    return history.frame
+
+
+load = then(read, _table_of, "load")
 
 
 def _no_such_benchmark(pattern: str, reader: Reader) -> str:

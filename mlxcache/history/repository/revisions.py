@@ -70,15 +70,19 @@ def where_left(repo: str | os.PathLike[str], base: str, head: str) -> str:
     return left
 
 
-def first_parent_line(repo: str | os.PathLike[str], revisions: str, newest: int | None = None) -> list[str]:
+def first_parent_line(
+    repo: str | os.PathLike[str], revisions: str, newest: int | None = None, touching: Sequence[str] = ()
+) -> list[str]:
     """Commits on the first-parent line of a branch or a range, oldest first; at most the `newest` ones.
+
+    `touching` keeps those that change one of the paths; none keeps all.
 
     Raises RepositoryError if git does not know them.
     """
     if revisions.startswith("-"):
         raise RepositoryError(f"range: got {revisions!r}, expected a branch or a range such as main~20..main")
     limit = [] if newest is None else [f"--max-count={newest}"]
-    done = run_git(repo, "rev-list", "--first-parent", *limit, "--end-of-options", revisions, "--")
+    done = run_git(repo, "rev-list", "--first-parent", *limit, "--end-of-options", revisions, "--", *touching)
     if not done.ok:
         raise RepositoryError(
             f"range: git knows no {revisions!r} in {Path(repo).resolve()} ({done.reason}); "

@@ -23,6 +23,8 @@ CONTROL_NAME = re.compile(r"(^|\.)(bench_|benchmark_|test_|time_|track_)?control
 # A control that ran beside fewer than this share of the commits cannot stand in for them.
 _MIN_SHARE = 0.8
 _MIN_COMMITS = 4
+# A control that moves by more, in one run or from round to round, hides a regression of 5 %.
+LOUD = 0.10
 _QUIETER = 0.9
 _MOVED = 0.001
 

@@ -136,20 +136,3 @@ class ShiftOfPairs:
         margin = self.z * math.sqrt(inflate * n * m * (n + m + 1) / 12.0)
         rank = max(0, math.floor(n * m / 2.0 - margin))
         return Shift(float(np.median(differences)), float(differences[rank]), float(differences[-1 - rank]))
-
-
-@dataclass(frozen=True)
-class ShiftOfMedians:
-    """Difference of the two medians; the interval is normal, from the median absolute deviations."""
-
-    z: float = 1.96
-
-    def measure(self, before: FloatArray, after: FloatArray, inflate: float = 1.0) -> Shift:
-        """See `EffectSize`."""
-        shift = float(np.median(after) - np.median(before))
-        variance = 0.0
-        for group in (before, after):
-            sigma = 1.4826 * float(np.median(np.abs(group - np.median(group))))
-            variance += sigma**2 * math.pi / 2.0 / len(group)
-        margin = self.z * math.sqrt(inflate * variance)
-        return Shift(shift, shift - margin, shift + margin)

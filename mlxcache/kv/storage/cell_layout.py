@@ -11,7 +11,8 @@ share the placement, so there is one layout for a whole model.
 
 A set of owners is stored by sequence: one row of booleans over the cells for each sequence in use. The row of a
 sequence is then its mask row but for the newest tokens, which makes the mask of a step of 32 sequences a copy
-of rows instead of a comparison of every query with every cell. Beside it lie the sequence's cells in order of position.
+of rows instead of a comparison of every query with every cell. Beside it lie the sequence's cells in order of
+position.
 """
 
 from __future__ import annotations

@@ -26,10 +26,9 @@ from mlxcache.kv.storage.ring import (
 )
 from mlxcache.kv.storage.run import Run as Run
 from mlxcache.kv.storage.run import cyclic
+from mlxcache.kv.storage.widths import GROUP_SIZES, WIDTHS, named
 
 STORAGE_DTYPES = ("float16", "bfloat16", "float32")
-STORAGE_BITS = (4, 8)
-GROUP_SIZES = (32, 64, 128)
 MAX_WINDOW = 2**31 - 1
 
 
@@ -158,12 +157,12 @@ class CacheConfig:
         elif self.kv_group_size != CacheConfig.kv_group_size:
             raise ValueError(
                 f"CacheConfig.kv_group_size: got {self.kv_group_size} without kv_bits, where it has no effect; "
-                "expected kv_bits=4 or 8 with it"
+                f"expected kv_bits={named(tuple(WIDTHS))} with it"
             )
 
     def _check_quantised(self) -> None:
         for name, value, known in (
-            ("kv_bits", self.kv_bits, STORAGE_BITS),
+            ("kv_bits", self.kv_bits, tuple(WIDTHS)),
             ("kv_group_size", self.kv_group_size, GROUP_SIZES),
         ):
             if isinstance(value, bool) or value not in known:
@@ -191,8 +190,8 @@ class StepPlan(NamedTuple):
     """What one layer does in one step; slots count from the pool's first cell.
 
     `base` is the position of the first cell read, where they come in order. A ring layer's `moves` come first;
-    `origin` is then the position at slot 0, and `turning` how the ring lies, None for in line. A token that
-    follows this one does the same one slot further on while that is before the slot `until`.
+    `origin` is then the position at slot 0, and `turning` how the ring lies, None for in line. So many `more`
+    steps of as many tokens may follow and do the same further on.
     """
 
     position: int
@@ -203,7 +202,7 @@ class StepPlan(NamedTuple):
     origin: int
     turning: Turning | None
     moves: Moves
-    until: int
+    more: int
 
     @property
     def stop(self) -> int:
@@ -244,6 +243,12 @@ class SequenceLayout:
         # How the steps have gone lately: tokens of each, and where the first of so many began.
         self._pace = 0
         self._pace_since = 0
+
+    def ring_of(self, layer: int) -> RingGeometry:
+        """The geometry of a ring layer."""
+        ring = self._rings[self.group_of[layer]]
+        assert ring is not None
+        return ring
 
     def max_slots(self, layer: int) -> int:
         """The most slots that `layer` ever uses."""
@@ -304,7 +309,7 @@ class SequenceLayout:
             return StepPlan(position, count, *turned)
         plan = plan_in_line(ring, origin, turning, self.written, position, count)
         if may_turn:  # look again then
-            plan = plan._replace(until=min(plan.until, plan.read.stop + max(0, turns_at - position - count)))
+            plan = plan._replace(more=min(plan.more, max(0, (turns_at - position - 1) // count)))
         return StepPlan(position, count, *plan)
 
     def _turns_at(self, ring: RingGeometry, position: int, count: int) -> int:
@@ -330,12 +335,6 @@ class SequenceLayout:
     def lies(self, layer: int) -> tuple[int, Turning | None]:
         """How a layer's cells lie: layers of a kind that say the same do the same in a step."""
         return self.origins[layer], self.turning[layer]
-
-    def settle(self, first: int, served: Sequence[bool]) -> None:
-        """Note how far each layer of a step at `first` has come, one that followed others without a plan."""
-        for layer, turning in enumerate(self.turning):
-            if turning is not None:
-                self.turning[layer] = turning._replace(top=first + served[layer])
 
     def can_extend(self, count: int) -> bool:
         """Whether `count` more tokens fit the capacity (a ring layer's `max_write` bounds one step, not this)."""

@@ -7,7 +7,7 @@ A ring lies in one of two ways:
 - **Turning**: a pool of exactly the cells that a step of `count` tokens reads, `window + count - 1`, written in
   place where the oldest cells were, and read whole. No roll, no slice, and no cell in it that no query sees; but
   the cells come in the pool's order, and only steps of that count can be taken. What a rewind may need beyond them
-  lies *aside*, in a second small ring: it is copied there a block at a time, before it is overwritten.
+  lies *aside*, in blocks of cells by position: each is copied before the first of its cells is overwritten.
 
 A caller who attends gets a turning ring once its steps have had one count for a while; another step, or a caller
 who reads keys, brings it back in line. Turning takes the place of a roll, and costs about as much.
@@ -21,6 +21,13 @@ from mlxcache.kv.storage.run import Run, cyclic
 
 # Tokens in steps of one count, one after the other, before a ring turns: more than a draft model decodes in a row.
 SETTLED = 16
+
+# Steps between two that copy: so many that a p99 leaves them out, and so few that they are not worth it.
+RARE = 128
+FEW = 4
+
+# Steps that may follow a turning one as it was.
+ENDLESS = 2**62
 
 # No pool in line has a multiple of so many slots, for MLX on an NVIDIA GPU: `Pool`'s `sliced` says why.
 WHOLE_BLOCK = 256
@@ -68,27 +75,40 @@ class RingGeometry(NamedTuple):
         return cls(window, most, back, kept, slots, unit)
 
     def block(self, count: int) -> int:
-        """Cells that a ring turning by `count` copies aside at a time; 0 where it needs none, -1 where none fit.
+        """Cells that a ring turning by `count` copies aside at a time, 0 if it needs none, -1 if it does not turn.
 
-        It needs none where it holds `count` tokens more than a window and no more can be taken back.
+        It needs none where it holds `count` tokens more than a window and no more can be taken back. Where it
+        does, a step that copies takes twice as long as another, while one in line costs what a flat layer's does,
+        but for the rolls. So several tokens a step turn where few steps copy, or where rolls would come often.
         """
-        most = self.slots - (self.window + count - 1)
+        spare = self._spare(count)
         if self.max_rewind <= count:
-            return 0 if most >= 0 else -1
-        block = min(self.window, most - (self.max_rewind - 1))
-        return block if block >= count else -1
+            return 0 if spare >= 0 else -1
+        block = min(max(1, self.window - 1), (spare - count + 1) // 2)
+        rare, often = block >= RARE * count, self.slots - self.window < RARE * count
+        return block if rare or (block >= FEW * count and (count == 1 or often)) else -1
 
-    def aside(self, block: int) -> int:
-        """Cells of the ring aside, for blocks of that size."""
-        return self.max_rewind - 1 + block if block else 0
+    def _spare(self, count: int) -> int:
+        """Cells left for blocks by a pool that turns by `count` and the cells that a rewind needs beside it."""
+        return self.slots - (self.window + count - 1) - max(0, self.max_rewind - 2)
+
+    def first_saves(self, count: int, oldest: int, base: int, origin: int) -> tuple[Save, ...]:
+        """What goes aside when a ring in line from `origin` begins to turn: the positions `[oldest, base)`."""
+        size = min(max(1, self.window - 1), self._spare(count) - self.block(count) - count + 1)
+        saves, stop = [], base
+        while stop > oldest:
+            first = max(oldest, stop - size)
+            saves.append(Save(first, stop - first, (first - origin) % self.slots))
+            stop = first
+        return tuple(reversed(saves))
 
 
 class Turning(NamedTuple):
     """How a turning ring lies.
 
-    `tokens` a step and so many `cells`; the cell of position `p` is at `(p - origin) % cells`, for the
-    newest `cells` positions below `top`. Those below `saved` lie aside too, as far back as they are promised:
-    position `p` at `(p - aside_origin) % aside`. `block` is copied at a time.
+    `tokens` a step and so many `cells`; the cell of position `p` is at `(p - origin) % cells`, for the newest
+    `cells` positions below `top`. Those below `saved` lie aside too, as far back as they are promised, copied
+    `block` at a time; with a block of 0 none do.
     """
 
     tokens: int
@@ -96,73 +116,53 @@ class Turning(NamedTuple):
     origin: int
     top: int
     saved: int
-    aside: int
-    aside_origin: int
     block: int
 
     def pieces(self, first: int, stop: int) -> list[Piece]:
         """The cells of the positions `[first, stop)`, in order: aside where they are no longer in the pool."""
         edge = min(max(first, self.top - self.cells), stop)
-        back = cyclic(first - self.aside_origin, edge - first, self.aside) if self.aside else []
-        return [
-            *(Piece(run, aside=True) for run in back),
-            *(Piece(run) for run in cyclic(edge - self.origin, stop - edge, self.cells)),
-        ]
-
-    def to_save(self, first: int, stop: int) -> list[Copy]:
-        """Copies from the pool aside of the positions `[first, stop)`."""
-        return copies(first - self.origin, self.cells, first - self.aside_origin, self.aside, stop - first)
-
-    def to_restore(self, first: int, stop: int) -> list[Copy]:
-        """Copies from aside into the pool."""
-        return copies(first - self.aside_origin, self.aside, first - self.origin, self.cells, stop - first)
+        back = [Piece(Run(first, edge - first), aside=True)] if self.block and edge > first else []
+        return [*back, *(Piece(run) for run in cyclic(edge - self.origin, stop - edge, self.cells))]
 
 
 class Piece(NamedTuple):
-    """Cells in the pool or aside, or, with neither, so many zeros."""
+    """Cells in the pool; or of the positions of `run` aside; or so many zeros."""
 
     run: Run
     aside: bool = False
     zeros: bool = False
 
 
-class Copy(NamedTuple):
-    """Cells of one ring and the slot of the other that they go to."""
+class Save(NamedTuple):
+    """So many cells to be copied aside: of the positions from `first` on, from a slot on, where they may wrap."""
 
-    run: Run
-    to: int
-
-
-def copies(source: int, source_size: int, target: int, target_size: int, count: int) -> list[Copy]:
-    """Copy `count` consecutive cells of a ring to another, in runs that wrap in neither."""
-    found = []
-    while count > 0:
-        start, to = source % source_size, target % target_size
-        length = min(count, source_size - start, target_size - to)
-        found.append(Copy(Run(start, length), to))
-        source, target, count = source + length, target + length, count - length
-    return found
+    first: int
+    cells: int
+    slot: int
 
 
 class Moves(NamedTuple):
     """What a ring's pool undergoes in a step, beside the write and the read, in this order.
 
-    `roll` cells go from the front to the back. `saves` are copied aside, into a new ring of `aside` cells if that
-    is not 0. The pool is laid out anew from `lay`. `restores` come back from aside. Then the step is written; a
-    write that is longer than the pool from there on goes on at slot 0. `after` is copied aside once it is.
+    `roll` cells go from the front to the back. The pool is laid out anew from `lay`, and `saves`, copied before,
+    are what then lies aside. The positions of `restores` come back from aside to the slots from `at` on, which
+    may wrap, and what lies aside from position `newest` on is forgotten. Then the step is written; a write that is
+    longer than the pool from there on goes on at slot 0. `after` is copied aside once it is, and what lies aside
+    below `oldest` forgotten.
 
     With `keep`, the step is longer than the pool can take: `lay` and the step's tokens, joined, are what is read,
-    and the last `keep` of them become the pool's first, of `slots`.
+    and the last `keep` of them are the pool's.
     """
 
     roll: int = 0
-    saves: tuple[Copy, ...] = ()
-    aside: int = 0
     lay: tuple[Piece, ...] = ()
-    restores: tuple[Copy, ...] = ()
-    after: tuple[Copy, ...] = ()
+    saves: tuple[Save, ...] = ()
+    restores: Run = Run(0, 0)
+    at: int = 0
+    newest: int | None = None
+    after: Save | None = None
+    oldest: int = 0
     keep: int = 0
-    slots: int = 0
 
 
 NO_MOVES = Moves()
@@ -177,7 +177,7 @@ class RingPlan(NamedTuple):
     origin: int
     turning: Turning | None
     moves: Moves
-    until: int
+    more: int
 
 
 def plan_in_line(
@@ -206,6 +206,11 @@ def plan_in_line(
             lay.append(Piece(Run(0, slots - (position - oldest)), zeros=True))
         lay += turning.pieces(oldest, base)
         origin, first = base, 0
+    # Steps that follow read a cell more each up to a window, then a whole window; with several tokens, those
+    # between have a mask of their own.
+    more = (slots - first - length) // count
+    if length < window + count - 1 and count > 1:
+        more = min(more, (window - length) // count)
     return RingPlan(
         Run(first + position - base, count),
         Run(first, length),
@@ -213,7 +218,7 @@ def plan_in_line(
         origin,
         None,
         Moves(roll=roll, lay=tuple(lay)) if roll or lay else NO_MOVES,
-        slots,
+        more,
     )
 
 
@@ -227,9 +232,8 @@ def _longer_than_the_pool(
     else:
         pieces = turning._replace(top=max(turning.top, position)).pieces(base, position)
     length = position + count - base
-    keep = min(length, ring.kept)
-    moves = Moves(lay=tuple(pieces), keep=keep, slots=ring.slots)
-    return RingPlan(Run(0, count), Run(0, length), base, position + count - keep, None, moves, ring.slots)
+    moves = Moves(lay=tuple(pieces), keep=ring.slots)
+    return RingPlan(Run(0, count), Run(0, length), base, position + count - ring.slots, None, moves, 0)
 
 
 def plan_turning(
@@ -238,44 +242,50 @@ def plan_turning(
     """The step on a ring that turns by `count`, which it becomes if it was in line.
 
     The ring has `block(count) >= 0`, and `position` a whole window before it."""
-    window, stop, base = ring.window, position + count, position - ring.window + 1
+    window, base = ring.window, position - ring.window + 1
     cells = window + count - 1
-    lay: list[Piece] = []
-    saves: list[Copy] = []
-    restores: list[Copy] = []
-    aside = 0
+    moves = NO_MOVES
     if turning is None:
         block = ring.block(count)
-        oldest = max(0, max(written, stop) - ring.kept)
-        # Whatever is still to be had of what lies before the window goes aside at once.
-        turning = Turning(count, cells, base, stop, max(base, oldest), ring.aside(block), oldest, block)
+        turning = Turning(count, cells, base, position, base, block)
         lay = [Piece(run) for run in cyclic(base - origin, window - 1, ring.slots)]
         lay.append(Piece(Run(0, count), zeros=True))
-        aside = turning.aside
-        if aside:
-            saves = copies(oldest - origin, ring.slots, 0, aside, base - oldest)
-    elif position < turning.top and turning.aside:
-        # Rewound: what the tokens taken back had overwritten.
-        first = turning.top - cells
-        restores = turning.to_restore(base, min(first, position))
-    # What lies aside of positions from here on is no longer theirs.
-    turning = turning._replace(top=stop, saved=min(turning.saved, position))
-    after: list[Copy] = []
-    if turning.aside and turning.saved < stop - window + 1:
-        # The next step overwrites up to here: a block of it is copied now, since MLX would copy the pool if it
-        # were read in the evaluation that overwrites it.
-        first = max(turning.saved, stop - cells)
-        saved = stop - window + turning.block
-        after = turning.to_save(first, saved)
-        turning = turning._replace(saved=saved)
+        # Whatever is still to be had of what lies before the window goes aside at once.
+        oldest = max(0, written - ring.kept)
+        moves = Moves(lay=tuple(lay), saves=ring.first_saves(count, oldest, base, origin) if block else ())
+    elif position != turning.top:
+        # Rewound: what the tokens taken back had overwritten. Or this layer missed steps, and has no such cells.
+        back = max(0, min(turning.top - cells, position) - base)
+        if turning.block and (back or turning.saved > position):
+            moves = Moves(restores=Run(base, back), at=(base - turning.origin) % cells, newest=position)
+        saved = min(max(turning.saved, position - cells), position)
+        turning = turning._replace(top=position, saved=saved)
+    turning, at, now, _ = go_on(ring, turning, written)
+    moves = now if moves is NO_MOVES else moves._replace(after=now.after, oldest=now.oldest)
+    return RingPlan(Run(at, count), Run(0, cells), base, turning.origin, turning, moves, ENDLESS)
+
+
+def go_on(ring: RingGeometry, turning: Turning, written: int) -> tuple[Turning, int, Moves, int]:
+    """The step of a turning ring from its `top` on.
+
+    Returns how it lies then, the first slot written, the moves, and how many steps that follow need none and are
+    written as one run.
+    """
+    tokens, cells, origin, top, saved, block = turning
+    at = (top - origin) % cells
+    top += tokens
     moves = NO_MOVES
-    if lay or restores or after:
-        moves = Moves(
-            saves=tuple(saves), aside=aside, lay=tuple(lay), restores=tuple(restores), after=tuple(after)
-        )
-    at = (position - turning.origin) % cells
-    # Tokens that follow as this one did, in place and with nothing to copy aside.
-    more = cells - 1 - at
-    if turning.aside:
-        more = min(more, turning.saved - (stop - window + 1))
-    return RingPlan(Run(at, count), Run(0, cells), base, turning.origin, turning, moves, at + 1 + more)
+    if block and saved <= top - ring.window:
+        # The next step overwrites up to here: a block of it is copied now, since MLX would copy the pool if it
+        # were read in the evaluation that overwrites it. Blocks end at the same slots in every lap, so that
+        # their indices repeat.
+        slot = (saved - origin) % cells
+        count = min(block - slot % block, cells - slot)
+        if saved + count <= top - ring.window:
+            count += block
+        moves = Moves(after=Save(saved, count, slot), oldest=max(written, top) - ring.kept)
+        saved += count
+    quiet = (cells - at) // tokens - 1
+    if block:
+        quiet = min(quiet, (saved - 1 - (top - ring.window)) // tokens)
+    return Turning(tokens, cells, origin, top, saved, block), at, moves, max(0, quiet)

@@ -1,4 +1,4 @@
-"""One ring layer's step on its pool of K or of V: the moves that `ring.py` plans, the write and the read.
+"""One ring layer's step on its pools of K and of V: the moves that `ring.py` plans, the write and the read.
 
 MLX updates a buffer in place unless the same evaluation, or one that still runs, reads it as it was before. So
 what is about to be overwritten is copied aside at the end of the step before, after that step's write, and what
@@ -8,13 +8,15 @@ attention is handed depends on the copy: it is made in that step's evaluation.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Protocol
 
 import mlx.core as mx
+import numpy as np
 
-from mlxcache.kv.storage.pool import Pool
-from mlxcache.kv.storage.ring import Copy, Moves, Piece
-from mlxcache.kv.storage.run import Run
+from mlxcache.kv.storage.pool import Pool, row_index
+from mlxcache.kv.storage.ring import Moves, Piece, Save
+from mlxcache.kv.storage.run import Run, cyclic
 
 
 class Planes(Protocol):
@@ -31,53 +33,61 @@ class Planes(Protocol):
         """What is read where they hold `parts`."""
 
 
-def serve(pool: Planes, moves: Moves, update: mx.array, write: Run, read: Run, most: int) -> mx.array:
-    """Do the moves, store `update`, `[1, H, n, D]`, at `write`, and return what is read: `[1, H, S, D]`.
+def serve(
+    pools: Sequence[Planes], moves: Moves, updates: Sequence[mx.array], write: Run, read: Run, most: int
+) -> list[mx.array]:
+    """Do the moves, store each pool's update, `[1, H, n, D]`, at `write`, and return what is read: `[1, H, S, D]`.
 
     A write that is longer than the pool from its start on goes on at slot 0. `most` is `Pool.reserve`'s.
     """
-    parts = pool.parts(update)
-    return pool.joined(
-        [_served(plane, moves, part, write, read, most) for plane, part in zip(pool.planes, parts, strict=True)]
-    )
+    found: list[mx.array] = []
+    copied: list[mx.array] = []
+    for pool, update in zip(pools, updates, strict=True):
+        for plane, part in zip(pool.planes, pool.parts(update), strict=True):
+            found.append(_served(plane, moves, part, write, read, most, copied))
+    if copied:
+        found = mx.depends(found, copied)
+    each = len(found) // len(pools)
+    return [pool.joined(found[i * each : (i + 1) * each]) for i, pool in enumerate(pools)]
 
 
 def taken(plane: Pool, pieces: Iterable[Piece]) -> mx.array:
     """The cells of `pieces`, joined."""
-    found = [_piece(plane, piece) for piece in pieces]
+    found = [part for piece in pieces for part in _piece(plane, piece)]
     return found[0] if len(found) == 1 else mx.concatenate(found, axis=2)
 
 
-def _served(plane: Pool, moves: Moves, part: mx.array, write: Run, read: Run, most: int) -> mx.array:
+def _served(
+    plane: Pool, moves: Moves, part: mx.array, write: Run, read: Run, most: int, copied: list[mx.array]
+) -> mx.array:
+    """One plane's step; what it copies aside, which is to be evaluated with the rest, is added to `copied`."""
     if moves.keep:
         return _joined_to(plane, moves, part)
     if moves.roll:
         plane.roll(moves.roll)
-    if moves.aside:
-        width = plane.head_dim * plane.dtype.size // plane.wide.size
-        plane.aside = mx.zeros((1, plane.n_kv_heads, moves.aside, width), plane.wide)
-    _copy_aside(plane, moves.saves)
     if moves.lay:
-        _lay(plane, moves)
+        saved = [_saved(plane, save) for save in moves.saves]
+        copied += [cells for _, cells in saved]
+        _lay(plane, moves.lay)
+        plane.aside = saved
     plane.reserve(read.stop, most)
     cells = plane.array
-    for run, to in moves.restores:
-        cells[:, :, to : to + run.length] = _aside(plane, run)
+    if moves.newest is not None:
+        _take_back(plane, moves.restores, moves.at, moves.newest)
     first = min(write.length, read.stop - write.start)
     if first == write.length:
         cells[:, :, write.start : write.stop] = part
     else:
         cells[:, :, write.start : write.start + first] = part[:, :, :first]
         cells[:, :, : write.length - first] = part[:, :, first:]
-    _copy_aside(plane, moves.after)
-    if plane.aside is not None and (moves.after or moves.aside):
-        (cells,) = mx.depends([cells], [plane.aside])
-    return cells[:, :, read.start : read.stop]
+    if moves.after is not None:
+        copied.append(save_after(plane, moves))
+    return cells if read.length == plane.slots else cells[:, :, read.start : read.stop]
 
 
-def _lay(plane: Pool, moves: Moves) -> None:
-    """Lay the pool out anew; whatever was aside goes, unless it was made just now."""
-    lay, slots = moves.lay, sum(piece.run.length for piece in moves.lay)
+def _lay(plane: Pool, lay: Sequence[Piece]) -> None:
+    """Lay the pool out anew."""
+    slots = sum(piece.run.length for piece in lay)
     # A pool that has just the cells, all in their places, and zeros or stale ones behind them.
     in_place = plane.slots == slots and all(
         piece.zeros or (piece.run.start == 0 and not piece.aside and index == 0) for index, piece in enumerate(lay)
@@ -85,34 +95,70 @@ def _lay(plane: Pool, moves: Moves) -> None:
     if not in_place:
         plane.array = taken(plane, lay)
         plane.slots = slots
-    if not moves.aside:
-        plane.aside = None
 
 
 def _joined_to(plane: Pool, moves: Moves, part: mx.array) -> mx.array:
     """The pieces and the new cells joined; the newest of them are the pool's afterwards."""
-    whole = mx.concatenate([*(_piece(plane, piece) for piece in moves.lay), part], axis=2)
-    newest = whole[:, :, whole.shape[2] - moves.keep :]
-    rest = mx.zeros((1, plane.n_kv_heads, moves.slots - moves.keep, plane.head_dim), plane.dtype)
-    plane.array = mx.concatenate([newest, rest], axis=2)
-    plane.slots = moves.slots
-    plane.aside = None
+    whole = mx.concatenate([*(each for piece in moves.lay for each in _piece(plane, piece)), part], axis=2)
+    plane.array = mx.contiguous(whole[:, :, whole.shape[2] - moves.keep :])
+    plane.slots = moves.keep
+    plane.aside = []
     return whole
 
 
-def _piece(plane: Pool, piece: Piece) -> mx.array:
+def _piece(plane: Pool, piece: Piece) -> list[mx.array]:
     if piece.zeros:
-        return mx.zeros((1, plane.n_kv_heads, piece.run.length, plane.head_dim), plane.dtype)
-    return _aside(plane, piece.run) if piece.aside else plane.read(*piece.run)
+        return [mx.zeros((1, plane.n_kv_heads, piece.run.length, plane.head_dim), plane.dtype)]
+    return _aside(plane, piece.run) if piece.aside else [plane.read(*piece.run)]
 
 
-def _aside(plane: Pool, run: Run) -> mx.array:
-    assert plane.aside is not None
-    return plane.aside[:, :, run.start : run.stop].view(plane.dtype)
+def _aside(plane: Pool, positions: Run) -> list[mx.array]:
+    """The cells aside of these positions, in order."""
+    found, at = [], positions.start
+    for first, cells in plane.aside:
+        stop = min(first + cells.shape[2], positions.stop)
+        if stop > at:
+            found.append(
+                cells if (at, stop - first) == (first, cells.shape[2]) else cells[:, :, at - first : stop - first]
+            )
+            at = stop
+    return found
 
 
-def _copy_aside(plane: Pool, copies: Iterable[Copy]) -> None:
-    for run, to in copies:
-        assert plane.aside is not None
-        wide = plane.array.view(plane.wide)
-        plane.aside[:, :, to : to + run.length] = wide[:, :, run.start : run.stop]
+def save_after(plane: Pool, moves: Moves) -> mx.array:
+    """Copy what the moves say aside, as the plane is now, and forget what they say; the copy, not evaluated."""
+    aside = plane.aside
+    while aside and aside[0][0] + aside[0][1].shape[2] <= moves.oldest:
+        del aside[0]
+    assert moves.after is not None
+    aside.append(_saved(plane, moves.after))
+    return aside[-1][1]
+
+
+def _saved(plane: Pool, save: Save) -> tuple[int, mx.array]:
+    # By rows of D values, as `Pool.gather` has it.
+    first, count, slot = save
+    rows = _rows(plane.n_kv_heads, plane.slots, slot, count)
+    return first, mx.take(mx.flatten(plane.array, 0, 2), rows, 0)
+
+
+@lru_cache(maxsize=1024)
+def _rows(heads: int, slots: int, slot: int, count: int) -> mx.array:
+    """The index that `Pool.gather` takes of so many cells from `slot` on: layers and laps ask for the same."""
+    return row_index(np.arange(slot, slot + count)[None] % slots, heads, slots)
+
+
+def _take_back(plane: Pool, restores: Run, at: int, newest: int) -> None:
+    """Bring what was overwritten back to the slots from `at` on, and forget what lies aside from `newest` on."""
+    if restores.length:
+        cells = taken(plane, [Piece(restores, aside=True)])
+        start = 0
+        for run in cyclic(at, restores.length, plane.slots):
+            plane.array[:, :, run.start : run.stop] = cells[:, :, start : start + run.length]
+            start += run.length
+    while plane.aside and plane.aside[-1][0] >= newest:
+        del plane.aside[-1]
+    if plane.aside:
+        first, cells = plane.aside[-1]
+        if first + cells.shape[2] > newest:
+            plane.aside[-1] = first, mx.contiguous(cells[:, :, : newest - first])
