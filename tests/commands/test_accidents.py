@@ -109,3 +109,10 @@ def test_a_signal_that_was_swallowed_comes_again(number: signal.Signals) -> None
     assert running.returncode == 128 + number
     assert out == "cleaned\n"
     assert "what was finished is kept" in told
+
+
+def test_a_closed_standard_output_is_said() -> None:
+    """Status 2 with words, for a verdict that nobody can read is none."""
+    command = f"{sys.executable} -m mlxcache --version >&-"
+    done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, "standard output is closed" in done.stderr) == (2, True)
