@@ -27,7 +27,7 @@ SITE := https://$(firstword $(subst /, ,$(GITHUB_REPOSITORY))).github.io/$(lastw
 endif
 endif
 
-.PHONY: help setup workflows results-tree compare confirm notify rehearse proof-small proof-large bench releases test lint site notebook pictures wheel numbers detector-table model-table clean counts
+.PHONY: help setup workflows results-tree compare confirm notify rehearse proof-small proof-large bench releases test lint site notebook pictures wheel numbers mutants detector-table model-table clean counts
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
@@ -112,8 +112,13 @@ pictures: site ## remake the screenshots in docs/images (needs Chromium and its 
 numbers: $(READY) ## fill in the numbers of README and docs from results/
 	PYTHONPATH=. $(BIN)/python tools/fill_numbers.py
 
+# Other places, a random sample of all lines: make MUTANTS='--sample 60 --seed 7 mlxcache/kv' mutants
+MUTANTS ?=
+mutants: $(READY) ## change the lines that differ from main wrongly, one at a time, and see that a test notices
+	$(BIN)/python -m tools.mutants $(MUTANTS)
+
 detector-table: $(READY) ## remake docs/detector.md and .json (some minutes)
-	PYTHONPATH=. $(BIN)/python tools/detector_table.py
+	$(BIN)/python -m tools.detector_table
 
 model-table: $(READY) ## remake docs/models.md: mlx-lm's models that run on the caches (five minutes)
 	PYTHONPATH=. $(BIN)/python -m tools.model_table docs/models.md

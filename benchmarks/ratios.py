@@ -126,6 +126,20 @@ class RingOfOneWindow(Ratio):
         return _laps(window, tokens, statistic, max_rewind=0)
 
 
+class RingPrefill(Ratio):
+    """Chunks of a prompt through one full ring over the same through a flat layer: the mean of a window's."""
+
+    params = ([256, 4096], [128, 512, 2048])
+    param_names = ("window", "tokens")
+
+    def setup(self, window: int, tokens: int) -> None:
+        if not ATTENDS:
+            raise Skip("this commit has no max_rewind")
+
+    def track_over_flat(self, window: int, tokens: int) -> float:
+        return _laps(window, tokens, "mean", most=60, max_write=max(window, tokens), max_rewind=min(window, 256))
+
+
 class Rotating(Ratio):
     """One token through 32 full rings over the same on mlx-lm's RotatingKVCache, which takes nothing back.
 
@@ -186,10 +200,10 @@ class Rotating(Ratio):
         return ratio(timed(ring, advance), timed(rotating))
 
 
-def _laps(window: int, tokens: int, statistic: str, **options: int) -> float:
+def _laps(window: int, tokens: int, statistic: str, most: int = 6000, **options: int) -> float:
     """A statistic of a lap's steps on a full ring over the same of a flat lap: low quantiles of many laps."""
     steps = -(-(window + 1) // tokens)
-    laps = 2 if QUICK else max(5, 6000 // steps)
+    laps = 2 if QUICK else max(5, min(6000 // steps, most))
     ring = _Lap(window, tokens, steps, ring=True, **options)
     flat = _Lap(window, tokens, steps, ring=False)
     of = {"median": np.median, "p99": lambda x: np.percentile(x, 99), "mean": np.mean}[statistic]

@@ -191,10 +191,8 @@ class Twins:
     ) -> mx.array:
         """Through `update_and_attend`, as it does it here or on a GPU, or by what a model or a backend gets."""
         if how in ("attend", "gpu"):
-            as_on_one = [
-                mock.patch(f"mlxcache.kv.{module}.on_gpu", return_value=True) for module in ("cells", "attend")
-            ]
-            with as_on_one[0] if how == "gpu" else nullcontext(), as_on_one[1] if how == "gpu" else nullcontext():
+            on_one = mock.patch("mlxcache.kv.cells.on_gpu", return_value=True)
+            with on_one if how == "gpu" else nullcontext():
                 return update_and_attend(cache, layer, q, k, v, mx.array(positions, mx.int32), 0.3)
         spec = cache.update_and_fetch(
             layer, positions, k, v, gather=Gather.BATCH if how == "batch" else Gather.NEVER

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -85,6 +86,44 @@ def test_every_folder_is_a_room_of_the_plan() -> None:
         assert found == set(wings)
 
 
+def _table() -> dict[str, tuple[set[str], str]]:
+    """The rows of docs/architecture.md: a room's wings, and what its last cell says that it may import."""
+    text = (PACKAGE.parent / "docs" / "architecture.md").read_text(encoding="utf-8").partition("\n\nEvery")[0]
+    rows = [line.split("|")[1:-1] for line in text.splitlines() if line.startswith("| `")]
+    return {
+        row[0].split("`")[1].strip("/"): (set(re.findall(r"`(\w+)/`", row[1])), row[3].strip()) for row in rows
+    }
+
+
+def test_the_table_of_the_docs_is_the_plan() -> None:
+    """Every row: the room, its wings and what it may import, beside `support`, which the text allows most."""
+    table = _table()
+    assert set(table) == {*ROOMS, "benchmarks"}
+    for room, allowed in ROOMS.items():
+        wings, said = table[room]
+        assert wings == set(WINGS.get(room, {})), room
+        if said == "nothing of ours":
+            expected: set[str] = set()
+        elif said == "all of the above but the cache":
+            expected = set(ROOMS) - {"kv", "mlx_lm", "commands"}
+        elif said == "`reports` and what that may":
+            expected = {"reports", *ROOMS["reports"]}
+        else:
+            expected = {*re.findall(r"`(\w+)`", said), *({"support"} if room != "mlx_lm" else set())}
+        assert set(allowed) == expected, room
+
+
+def test_the_suite_imports_the_cache_alone() -> None:
+    """A benchmark of the cache needs neither history nor commands, and imports on commits that lack them."""
+    wrong = {
+        (path.name, name)
+        for path in sorted((PACKAGE.parent / "benchmarks").glob("*.py"))
+        for name in _imports(path)
+        if name.startswith("mlxcache.") and name.split(".")[1] in set(ROOMS) - {"kv", "mlx_lm"}
+    }
+    assert not wrong
+
+
 @pytest.mark.parametrize("room", ROOMS)
 def test_rooms_import_one_way(room: str) -> None:
     """A room imports itself and the rooms that the plan allows it, nothing else of the package."""
@@ -121,6 +160,15 @@ def test_no_folder_is_crowded() -> None:
         if path.name != "__init__.py":
             crowd[path.parent] = crowd.get(path.parent, 0) + 1
     assert {folder.name: count for folder, count in crowd.items() if count > MOST_MODULES} == {}
+
+
+def test_the_glossary_has_every_word_of_a_module_s_name() -> None:
+    """Who does not know a word of a folder or module finds it, in the singular or plural."""
+    told = set(re.findall(r"[a-z0-9]+", (PACKAGE.parent / "docs" / "glossary.md").read_text().lower()))
+    used = {
+        word for _, parts in _files() for part in parts for word in part.removesuffix(".py").split("_") if word
+    }
+    assert {word for word in used if not told & {word, f"{word}s", word.removesuffix("s")}} == {"init"}
 
 
 @pytest.mark.parametrize(

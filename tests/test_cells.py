@@ -37,10 +37,7 @@ HOW = ["attend", "gpu", "batch", "cells"]
 @contextmanager
 def as_on_a_gpu() -> Iterator[None]:
     """The ways that are taken on a GPU, on this device."""
-    with (
-        mock.patch("mlxcache.kv.cells.on_gpu", return_value=True),
-        mock.patch("mlxcache.kv.attend.on_gpu", return_value=True),
-    ):
+    with mock.patch("mlxcache.kv.cells.on_gpu", return_value=True):
         yield
 
 
@@ -485,6 +482,25 @@ def test_a_gpu_takes_sequences_as_a_batch_and_a_cpu_one_at_a_time() -> None:
                 if spec.kind is MaskKind.APART:
                     assert spec.keys is k
                     assert spec.mask is None
+
+
+def test_a_gpu_reads_long_sequences_where_they_lie() -> None:
+    """From `LONG` tokens on, as on a CPU: in two parts, with the same attention as one batch."""
+    outs = []
+    for long in (9, 8):
+        cache = MLXCellCache(config(None))
+        for seq in (0, 1):
+            serve(cache, [seq] * 6, range(6))
+        serve(cache, [0, 1], [6, 6])
+        cache.begin_step([0, 1])
+        k = tokens(np.random.default_rng(0), 2)
+        with as_on_a_gpu(), mock.patch("mlxcache.kv.cells.LONG", long):
+            kind = cache.mask_for(0, [7, 7], Gather.CHEAPER).kind
+            assert (kind is MaskKind.APART) == (long == 8)
+            outs.append(update_and_attend(cache, 0, k, k, -k, mx.array([7, 7]), 0.3))
+            if long == 8:
+                assert [len(read.parts) for read in cache.read_each(0)] == [2, 2]
+    assert np.allclose(np.array(outs[0]), np.array(outs[1]), rtol=0, atol=1e-5)
 
 
 def test_one_scattered_sequence_comes_in_order() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mlxcache.runner.peers_table import BYTES_PER_TOKEN, as_text, peers_table
+from mlxcache.runner.peers_table import as_text, peers_table
 
 
 def _row(benchmark: str, params: str, value: float, index: int = 1) -> dict[str, object]:
@@ -38,8 +38,28 @@ def test_each_step_has_its_caches_and_the_limit() -> None:
     assert (row["step"], row["commit"]) == ("decode 1024", "abcdef01")
     assert row["mlxcache"] == pytest.approx(600e-6)
     assert row["KVCache"] == pytest.approx(750e-6)
-    assert row["limit"] == pytest.approx(BYTES_PER_TOKEN / 10e9)
+    # 32 layers, K and V of 8 heads of 128 float16: 131,072 bytes read and as many written
+    assert row["limit"] == pytest.approx(2 * 131_072 / 10e9)
     assert "750 (0.80)" in as_text(peers_table(table))
+
+
+def test_a_chunk_moves_as_many_bytes_as_it_has_tokens() -> None:
+    """128 tokens take 128 times a token's limit; a machine whose bandwidth was not measured has none."""
+    table = pd.DataFrame(
+        [
+            _row("peers.Prefill.time_chunk", "'mlxcache', 128", 5e-3),
+            _row("peers.Ring.time_step", "'mlxcache', 256", 4e-4) | {"machine": "other"},
+            _row("limits.Limits.track_copy_bandwidth", "", 10.0),
+        ]
+    )
+    chunk, ring = peers_table(table).to_dict("records")
+    assert chunk["limit"] == pytest.approx(128 * 2 * 131_072 / 10e9)
+    assert np.isnan(ring["limit"])
+    lines = as_text(peers_table(table)).splitlines()
+    assert [line.split()[-1] for line in lines if line.lstrip().startswith(("prefill", "ring"))] == [
+        "3.36e+03",
+        "-",
+    ]
 
 
 def test_no_peers_is_an_error_that_says_what_to_run() -> None:

@@ -49,6 +49,10 @@ def test_a_quiet_commit_that_is_named_is_counted() -> None:
     assert (len(found["false"]), found["false_confirmed"]) == (1, 0)
     assert passed(found) == []
     assert "Quiet commits that were named: 1 of 7 as candidates, 0 of them confirmed." in report(found)
+    # the plant is the third commit; the sixth, seventh and eighth are further than two from it
+    assert "3 of them lie further than 2 commits from every plant" in report(found)
+    assert "0.8% to 90.6% (95 % bounds)" in report(found)
+    assert "1 (2.5% to 100.0%)" in report(found)
     assert passed(facts(made, [change(2, confirmed=True), change(6, confirmed=True)])) == [
         "1 quiet commits are confirmed regressions"
     ]

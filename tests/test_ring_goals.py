@@ -45,9 +45,9 @@ def test_every_goal_is_a_benchmark_of_the_suite() -> None:
     from benchmarks import footprint, model, ratios
 
     modules = {"footprint": footprint, "model": model, "ratios": ratios}
-    from mlxcache.reports.ring_goals import _goals
+    from mlxcache.reports.ring_goals import goals
 
-    for goal in _goals():
+    for goal in goals():
         module, cls, method = goal.benchmark.split(".")
         suite = getattr(modules[module], cls)
         assert hasattr(suite, method)

@@ -7,7 +7,7 @@
                                                       new site, the same again, and after one new file
 
 Each measurement runs in a process of its own, so that peak memory is that of one load; files are in the
-operating system's cache. `--files` and `--series` make smaller trees.
+operating system's cache. `--files` and `--series` make smaller trees, `--steps` plants changes of 10 % or more.
 """
 
 from __future__ import annotations
@@ -39,8 +39,11 @@ SHAPES = [(), (4,), (2, 3), (6, 4), (3, 3, 4), (2, 2, 2, 2), (8, 5)]
 NAN, INF = 123456789.25, 987654321.25  # stand-ins that no value has; written as NaN and Infinity
 
 
-def make(root: Path, n_files: int, n_series: int) -> None:
-    """Write the tree: the suite grows from a sixth of its series to all of them, every file has skips."""
+def make(root: Path, n_files: int, n_series: int, n_steps: int = 0) -> None:
+    """Write the tree: the suite grows from a sixth of its series to all of them, every file has skips.
+
+    So many series change once, by 10 % to half, up or down, each at a file of its own.
+    """
     rng = np.random.default_rng(20_240_501)
     suite = []
     total = 0
@@ -58,6 +61,9 @@ def make(root: Path, n_files: int, n_series: int) -> None:
     starts = np.cumsum([0, *(size for _, _, size, _ in suite)])
     introduced = np.linspace(-n_files / 6, n_files, len(suite)).astype(int)
     rng.shuffle(introduced)
+    moving = rng.permutation(total)[:n_steps]
+    moves_at = rng.integers(n_files // 2, n_files, len(moving))
+    moves_by = rng.uniform(1.1, 1.5, len(moving)) ** rng.choice([-1, 1], len(moving))
     machine = root / "bench-machine"
     machine.mkdir(parents=True, exist_ok=True)
     facts = {
@@ -77,6 +83,7 @@ def make(root: Path, n_files: int, n_series: int) -> None:
     (root / "benchmarks.json").write_text(json.dumps({**entries, "version": 2}))
     for number in range(n_files):
         rows = {}
+        base[moving[moves_at == number]] *= moves_by[moves_at == number]
         value = np.rint(base * rng.lognormal(0, 0.03, total) * 1e8) / 1e8
         spread = np.rint(value * 0.02 * 1e8) / 1e8
         columns = [value, value - 2 * spread, value + 2 * spread, value - spread, value + spread]
@@ -206,12 +213,13 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--files", type=int, default=FILES)
     parser.add_argument("--series", type=int, default=SERIES)
+    parser.add_argument("--steps", type=int, default=0)
     parser.add_argument("--cache", type=Path)
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     if args.action == "make":
         started = time.perf_counter()
-        make(args.folder, args.files, args.series)
+        make(args.folder, args.files, args.series, args.steps)
         print(f"made in {time.perf_counter() - started:.0f} s")
     elif args.action == "load":
         load(args.folder)

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlxcache.history import load
+from mlxcache.reports.ring_goals import goals
 
 ROOT = Path(__file__).resolve().parent.parent
 FILES = ("README.md", "docs/measuring.md")
@@ -186,7 +187,7 @@ class Promise:
 
 
 _INTS = ("int32", "int64")
-_PEERS, _CELLS, _LAP = "ratios.Peers.track_decode", "cells.CellRatio.track_decode", "ratios.Ring.track_over_flat"
+_PEERS, _CELLS = "ratios.Peers.track_decode", "cells.CellRatio.track_decode"
 _PREFILL = "ratios.Prefill.track_over_bare"
 _BATCH, _FOOTPRINT = "cells.BatchRatio.track_over_separate", "footprint.Footprint.track_"
 
@@ -197,14 +198,7 @@ PROMISES = (
     *(Promise(f"cells over the sequence cache, {p}", 1.3, _CELLS, f"'{p}', 'sequence'") for p in _INTS),
     *(Promise(f"context {n} over 1024", 1.1, "ratios.Context.track_over_1024", str(n)) for n in (4096, 32768)),
     Promise("32 layers over four times 8", None, "ratios.Layers.track_32_over_4_times_8", ""),
-    *(
-        Promise(f"full ring over flat, window {w}, tokens a step {n}: {what}", bound, _LAP, f"{w}, {n}, '{what}'")
-        for w in (256, 4096)
-        for n in (1, 4)
-        for what, bound in (("median", 1.1), ("mean", 1.05), ("p99", 1.1))
-    ),
     Promise("p99 of a flat lap with a copy in it, over one without", None, "ratios.AfterCopy.track_p99", "256"),
-    Promise("a full ring's memory in windows", 2.1, f"{_FOOTPRINT}ring_of_window", ""),
     *(
         Promise(f"prefill of {n} over bare", 1.05, "ratios.Prefill.track_over_bare", str(n))
         for n in (128, 512, 2048)
@@ -225,6 +219,14 @@ def _promises(results: Results) -> str:
         shown = [_ratio(number, promise.bound) for number in found]
         rows.append([f"{promise.text} (`{promise.benchmark.rpartition('.')[0]}`)", bound, *shown])
     return _table(["promise", "bound", "CPU", "NVIDIA H200"], rows)
+
+
+def _rings(results: Results) -> str:
+    rows = []
+    for goal in goals():
+        found = [results.number(results.machine(e), goal.benchmark, goal.params) for e in (CPU, GPU)]
+        rows.append([goal.says, f"<= {goal.most:g}", *(_ratio(number, goal.most) for number in found)])
+    return _table(["a ring's goal", "bound", "CPU", "NVIDIA H200"], rows)
 
 
 def _commits(results: Results) -> str:
@@ -271,6 +273,7 @@ MAKERS: dict[str, Callable[[Results], str]] = {
     "reads-cpu": _reads_cpu,
     "reads-gpu": _reads_gpu,
     "releases": _releases,
+    "rings": _rings,
     "whole-step": _whole_step,
 }
 

@@ -25,6 +25,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from scipy.stats import binomtest
+
 ROOT = Path(__file__).resolve().parents[1]
 # A change that is named within so many commits of where it was planted was found.
 NEAR = 2
@@ -131,7 +133,7 @@ def kinds(step_ns: float, overhead_ns: float, writes_ns: float) -> dict[str, Pla
         Plant("mask per layer", "kv/sequence", mask),
         Plant("growth every step", "kv/sequence", growth),
         Plant("memory only", "kv/sequence", memory),
-        Plant("int32 copied", "kv/positions", copied),
+        Plant("int32 through a list", "kv/positions", copied),
         Plant("int64 cast on the device", "kv/positions", on_device),
     ]
     # What the wrapper itself takes is within the noise of 32 writes, so nothing is taken off the wait for it.
@@ -158,7 +160,7 @@ LONG = r"^decode\.Relative\.track_over_control\('int64', 128, 1024\)"
 MEMORY = r"^footprint\.Footprint\.track_cache_of_cells$"
 CONTROL = r"^control\.Control\.time_mlx$"
 WRITE = r"^pool\.Write\.track_over_bare\(1\)"
-IN_THE_STEP = ("held slice", "mask per layer", "growth every step", "int32 copied")
+IN_THE_STEP = ("held slice", "mask per layer", "growth every step", "int32 through a list")
 STRUCTURAL = (*IN_THE_STEP, "memory only", "int64 cast on the device")
 WAITS = ("wait 5%",) * 4 + ("wait 10%", "wait 20%")
 SIZES = {
@@ -493,10 +495,12 @@ def judged(made: list[Made], changes: list[dict[str, Any]]) -> dict[str, Any]:
             }
         )
     false = [n for n in named if all(abs(n - index) > NEAR for index in planted)]
-    quiet = sum(not each.planted and not each.taken_back for each in made)
+    quiet = [n for n, each in enumerate(made) if not each.planted and not each.taken_back]
+    apart = sum(all(abs(n - index) > NEAR for index in planted) for n in quiet)
     return {
         "commits": len(made),
-        "quiet": quiet,
+        "quiet": len(quiet),
+        "apart": apart,
         "history": hits,
         "false": [{"commit": made[n].commit[:10], "states": named[n]} for n in false],
         "false_confirmed": sum("confirmed" in named[n] for n in false),
@@ -524,20 +528,32 @@ def report(facts: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def bounds_of(k: int, n: int) -> str:
+    """Clopper and Pearson's 95 % bounds of a rate of which `k` of `n` were seen."""
+    if not n:
+        return "nothing to tell from"
+    bounds = binomtest(k, n).proportion_ci(0.95, "exact")
+    return f"{bounds.low:.1%} to {bounds.high:.1%}"
+
+
 def _history_table(facts: dict[str, Any]) -> list[str]:
     lines = [
-        "| planted in the history | how many | named | at the very commit | confirmed by a rerun (the last one) |",
+        "| planted in the history | how many | named (95 % bounds) | at the very commit | confirmed by a rerun "
+        "(the last one) |",
         "|---|---|---|---|---|",
     ]
     for name in dict.fromkeys(hit["planted"] for hit in facts["history"]):
         hits = [hit for hit in facts["history"] if hit["planted"] == name]
         counts = [sum(hit[key] for hit in hits) for key in ("found", "exact", "confirmed")]
-        lines.append(f"| {name} | {len(hits)} | {counts[0]} | {counts[1]} | {counts[2]} |")
+        bounds = bounds_of(counts[0], len(hits))
+        lines.append(f"| {name} | {len(hits)} | {counts[0]} ({bounds}) | {counts[1]} | {counts[2]} |")
     return [
         *lines,
         "",
         f"Quiet commits that were named: {len(facts['false'])} of {facts['quiet']} as candidates, "
-        f"{facts['false_confirmed']} of them confirmed.",
+        f"{facts['false_confirmed']} of them confirmed. {facts['apart']} of them lie further than {NEAR} commits "
+        "from every plant, and only those can count as named wrongly: "
+        f"{bounds_of(len(facts['false']), facts['apart'])} (95 % bounds).",
         "",
     ]
 
@@ -569,7 +585,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", choices=tuple(SIZES), default="small")
     parser.add_argument("--folder", type=Path, help="where to work, and to go on; without it a temporary one")
-    parser.add_argument("--out", type=Path, help="write the report to this file as well")
+    parser.add_argument("--out", type=Path, help="write the report to this file too, its data beside it as .json")
     args = parser.parse_args(arguments)
 
     def say(line: str) -> None:
@@ -583,6 +599,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(text)
     if args.out:
         args.out.write_text(text, encoding="utf-8")
+        args.out.with_suffix(".json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
     wrong = passed(facts)
     for line in wrong:
         say(f"not reached: {line}")

@@ -10,7 +10,6 @@ import numpy as np
 
 from mlxcache.kv.batch import SequenceRead
 from mlxcache.kv.cache import MLXCache
-from mlxcache.kv.device import on_gpu
 from mlxcache.kv.positions import host_positions
 from mlxcache.kv.spec import AttendSpec, MaskKind
 from mlxcache.kv.step import Gather
@@ -69,8 +68,7 @@ def update_and_attend(
         )
     spec = cache.update_and_fetch(layer, positions, k, v, Gather.CHEAPER)
     if spec.kind is MaskKind.APART:
-        # Where there is a fused kernel it is worth copying a sequence's cells together for it.
-        out = _one_at_a_time(q, cache.read_each(layer, ordered=on_gpu()), scale)
+        out = _one_at_a_time(q, cache.read_each(layer), scale)
     elif spec.keys.shape[0] == 1:
         out = _attend(q, spec, scale)
     else:

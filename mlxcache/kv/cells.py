@@ -18,6 +18,9 @@ from mlxcache.kv.storage.layout import CacheConfig, LayerConfig, Run
 from mlxcache.kv.storage.pool import Pool, cell_index
 from mlxcache.kv.storage.quantized_pool import QuantizedPool
 
+#: Tokens of a sequence from which on an H200 reads its cells where they lie in less time than it copies them.
+LONG = 8192
+
 
 class MLXCellCache(MLXCache):
     """Up to 64 sequences, ids 0 to 63, over one pool; a step may hold tokens of any of them.
@@ -180,7 +183,8 @@ class MLXCellCache(MLXCache):
                 f"layer: {layer} has no batch in this step, expected update_and_fetch with a `gather` to have "
                 "returned one just now"
             )
-        return work.batch.read(self._key_pools[layer], self._value_pools[layer], ordered=ordered)
+        batch = work.batch
+        return batch.read(self._key_pools[layer], self._value_pools[layer], ordered=ordered or _copies(batch))
 
     def _step_of(self, layer: int, positions: Positions, gather: Gather) -> Step:
         """See `MLXCache._step_of`: the declared step, placed at these positions."""
@@ -259,7 +263,7 @@ class MLXCellCache(MLXCache):
             return self._fetched(step, window)
         batch, used = Batch(self._layout.each(placement, window), window), Run(0, placement.used_end)
         # A CPU gains nothing by a batch, and its caches lose what is gathered of so many: docs/profiles.md.
-        if batch.count is not None and (step.gather is Gather.BATCH or on_gpu()):
+        if batch.count is not None and (step.gather is Gather.BATCH or _copies(batch)):
             return used, *batch.mask(), batch, None
         if step.gather is Gather.BATCH:
             return self._fetched(step, window)
@@ -293,6 +297,11 @@ class MLXCellCache(MLXCache):
                 f"{what}: a step of {len(step.seq_ids)} tokens is declared and {step.layers_served} of "
                 f"{self._n_layers} layers are served, expected all of them first; cancel_step() drops it"
             )
+
+
+def _copies(batch: Batch) -> bool:
+    """Whether a sequence's cells are copied together for fused attention: on a GPU, unless that moves too much."""
+    return on_gpu() and batch.span < LONG
 
 
 # What is read, the mask's kind and array, the sequences if they are read apart, and what cleans a shared read.

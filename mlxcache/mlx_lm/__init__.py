@@ -27,6 +27,10 @@ from mlxcache.kv.storage.layout import CacheConfig, LayerConfig, LayerPolicy
 from mlxcache.kv.storage.pool import GROWTH
 from mlxcache.mlx_lm.layer_caches import CellLayerCache, SequenceLayerCache
 
+# Tokens that a trim can take back once a window has dropped some: more than any draft, and an eighth of a whole
+# chunk, each of whose tokens would cost a cell of every ring. mlx-lm's own rings then take nothing back.
+TAKEN_BACK = 256
+
 for _class in (SequenceLayerCache, CellLayerCache):
     setattr(lm_cache, _class.__qualname__, _class)  # what a file names that an earlier version has saved
     # mlx-lm saves this name and looks it up: where it is missing, its error says what to import.
@@ -48,7 +52,9 @@ def config_for(
             token's graph, which is not evaluated.
         capacity: the most tokens, or the cells of a cell cache.
         prefill_step_size: the largest chunk of a prompt, as in mlx-lm's `generate_step`.
-        options: further fields of `CacheConfig`; `kv_dtype` is the model's own unless given here.
+        options: further fields of `CacheConfig`. Unless given here, `kv_dtype` is the model's own, and
+            `max_rewind`, what a trim can take back once a window has dropped tokens, is 256, or a chunk if that is
+            less: each costs a cell of every ring.
 
     Raises ValueError for a model with layers that hold something other than K and V of one head_dim, or that see
     fewer tokens than they keep. docs/models.md has the architectures that run and those that are refused.
@@ -78,6 +84,8 @@ def config_for(
         dtypes.append(keys.dtype)
     # As many cells as mlx-lm's caches begin with.
     options = {"kv_dtype": dtypes[0], "max_write": prefill_step_size, "initial_capacity": GROWTH, **options}
+    if any(layer.policy.window is not None for layer in layers):
+        options.setdefault("max_rewind", min(prefill_step_size, TAKEN_BACK))
     return CacheConfig(capacity, len(layers), layers, **options)
 
 

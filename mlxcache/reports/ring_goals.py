@@ -6,7 +6,9 @@ from typing import NamedTuple
 
 import pandas as pd
 
-BENCHMARKS = r"^(ratios\.(Rotating|Ring|RingOfOneWindow)|footprint\.Footprint\.track_.*ring|model\.ModelRatio)"
+BENCHMARKS = (
+    r"^(ratios\.(Rotating|Ring|RingOfOneWindow|RingPrefill)|footprint\.Footprint\.track_.*ring|model\.ModelRatio)"
+)
 
 
 class Goal(NamedTuple):
@@ -18,13 +20,14 @@ class Goal(NamedTuple):
     most: float
 
 
-def _goals() -> list[Goal]:
+def goals() -> list[Goal]:
+    """Every promise of a ring."""
     rotating, turned, laps = (
         "ratios.Rotating.track_over_rotating",
         "ratios.RingOfOneWindow.track_over_flat",
         "ratios.Ring.track_over_flat",
     )
-    goals = [
+    found = [
         Goal(
             f"one token, 32 rings of {window}, {what}, over `RotatingKVCache`; max_rewind {back}",
             rotating,
@@ -35,7 +38,7 @@ def _goals() -> list[Goal]:
         for window in (256, 1024, 4096)
         for back in ("0", "window")
     ]
-    goals += [
+    found += [
         Goal(
             f"a lap over a flat one, window {window}, tokens a step: {tokens}, {statistic}; max_rewind {back}",
             benchmark,
@@ -47,8 +50,18 @@ def _goals() -> list[Goal]:
         for tokens in (1, 4)
         for statistic, most in (("p99", 1.1), ("mean", 1.05))
     ]
+    found += [
+        Goal(
+            f"chunks of {tokens} over a flat layer's, window {window}",
+            "ratios.RingPrefill.track_over_flat",
+            f"{window}, {tokens}",
+            1.05,
+        )
+        for window in (256, 4096)
+        for tokens in (128, 512, 2048)
+    ]
     return [
-        *goals,
+        *found,
         Goal("windows held; max_rewind 0", "footprint.Footprint.track_turning_ring_of_promised", "", 1.05),
         Goal("windows held; max_rewind window", "footprint.Footprint.track_ring_of_window", "", 2.1),
         Goal(
@@ -68,19 +81,21 @@ def ring_goals(table: pd.DataFrame) -> pd.DataFrame:
     """
     found = table[(table["status"] == "ok") & table["value"].notna()]
     columns: dict[str, list[float]] = {}
-    goals = _goals()
+    wanted = goals()
     for machine, there in found.groupby("machine", observed=True):
         newest = there.sort_values("commit_index").groupby(["benchmark", "params"], observed=True)["value"].last()
         values = dict(zip(map(tuple, newest.index), map(float, newest), strict=True))
-        columns[str(machine)] = [values.get((goal.benchmark, goal.params), float("nan")) for goal in goals]
-    return pd.DataFrame({"goal": [goal.says for goal in goals], "most": [goal.most for goal in goals], **columns})
+        columns[str(machine)] = [values.get((goal.benchmark, goal.params), float("nan")) for goal in wanted]
+    return pd.DataFrame(
+        {"goal": [goal.says for goal in wanted], "most": [goal.most for goal in wanted], **columns}
+    )
 
 
-def as_markdown(goals: pd.DataFrame) -> str:
+def as_markdown(found: pd.DataFrame) -> str:
     """The table in Markdown; in bold what is above its goal, "-" what was not measured."""
-    machines = [name for name in goals.columns if name not in ("goal", "most")]
+    machines = [name for name in found.columns if name not in ("goal", "most")]
     lines = ["| goal | at most | " + " | ".join(machines) + " |", "|---|---:|" + "---:|" * len(machines)]
-    for _, row in goals.iterrows():
+    for _, row in found.iterrows():
         cells = [_cell(float(row[machine]), float(row["most"])) for machine in machines]
         lines.append(f"| {row['goal']} | {row['most']:g} | " + " | ".join(cells) + " |")
     return "\n".join(lines)

@@ -44,13 +44,16 @@ def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     ]
 
 
-def as_json(facts: Mapping[str, Any]) -> str:
-    """A JSON document that ends with a newline."""
+def as_json(facts: Mapping[str, Any], indent: int | None = 2) -> str:
+    """A JSON document that ends with a newline; without indents nothing stands between its parts."""
 
     def plain(value: object) -> object:
         return value.item() if hasattr(value, "item") else str(value)
 
-    return json.dumps(facts, indent=2, default=plain, allow_nan=False) + "\n"
+    return (
+        json.dumps(facts, indent=indent, separators=None if indent else (",", ":"), default=plain, allow_nan=False)
+        + "\n"
+    )
 
 
 def text_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

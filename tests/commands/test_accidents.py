@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import mlxcache
-from mlxcache.cli import main
+from mlxcache.cli import COMMANDS, main
 from tests.tiny_project import ROOT
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -116,3 +116,12 @@ def test_a_closed_standard_output_is_said() -> None:
     command = f"{sys.executable} -m mlxcache --version >&-"
     done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, "standard output is closed" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A per cent sign in a help text would end in a traceback of argparse."""
+    with pytest.raises(SystemExit) as ended:
+        main([command, "--help"])
+    assert ended.value.code == 0
+    assert f"usage: mlxcache {command}" in capsys.readouterr().out

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from mlxcache.dashboard.site import build_site
-from tests.dashboard.site_trees import judged, write_hostile, write_story
+from tests.dashboard.site_trees import judged, write_hostile, write_odd, write_story, write_suite
 from tests.required import missing
 
 
@@ -34,6 +34,22 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "site"
 
 
+@pytest.fixture(scope="session")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site of a tree with values of every kind."""
+    folder = tmp_path_factory.mktemp("odd")
+    build_site(*judged(write_odd(folder / "results")), folder / "site")
+    return folder / "site"
+
+
+@pytest.fixture(scope="session")
+def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site of a suite like this project's own, with its own pages."""
+    folder = tmp_path_factory.mktemp("suite")
+    build_site(*judged(write_suite(folder / "results")), folder / "site", title="Suite")
+    return folder / "site"
+
+
 class Browser:
     """Chromium without a network, that remembers what pages asked for and complained about."""
 
@@ -44,7 +60,12 @@ class Browser:
         """Load a page from disk; what a script fills is waited for."""
         self.driver.execute_cdp_cmd(
             "Emulation.setEmulatedMedia",
-            {"features": [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]},
+            {
+                "features": [
+                    {"name": "prefers-color-scheme", "value": "dark" if dark else "light"},
+                    {"name": "prefers-reduced-motion", "value": "reduce"},
+                ]
+            },
         )
         self.driver.execute_cdp_cmd(
             "Emulation.setDeviceMetricsOverride",

@@ -75,7 +75,7 @@ def write_benchmarks(
     entries: dict[str, Any] = {"version": 2}
     for name in names:
         own = (params or {}).get(name, {})
-        unit = "bytes" if "mem" in name else "seconds"
+        unit = "bytes" if "mem" in name else "instructions" if "count" in name else "seconds"
         entries[name] = {
             "name": name, "param_names": list(own), "params": [list(v) for v in own.values()], "type": "time",
             "unit": unit, "version": "v1",
@@ -126,6 +126,35 @@ def write_hostile(root: Path, commits: int = 16) -> Path:
             for index, name in enumerate(HOSTILE)
         }
         write_file(root, number, values, machine="<b>m&1</b>", env="env-<i>x</i>")
+    return root
+
+
+ODD = ["odd.time_once", "odd.track_zero_count", "odd.track_negative", "odd.time_gaps", "odd.count_large",
+       "odd.time_modes", "odd.time_tiny", "odd.time_broken", "odd.time_ended"]  # fmt: skip
+
+
+def write_odd(root: Path, commits: int = 40) -> Path:
+    """One value, zeros, negatives, gaps, counts of ten digits, two modes, tiny ones, a broken and an ended one."""
+    noise = random.Random(11)
+    write_benchmarks(root, ODD)
+    for number in range(commits):
+        near = 1.0 + 0.003 * noise.gauss(0, 1)
+        late = number >= commits // 2
+        values: dict[str, Any] = {
+            "odd.track_zero_count": 0,
+            "odd.track_negative": -2.0 * near * (1.4 if late else 1.0),
+            "odd.count_large": round(3_626_861_000 * near * (1.08 if late else 1.0)),
+            "odd.time_modes": (1e-3 if noise.random() < 0.5 else 1.25e-3) * near,
+            "odd.time_tiny": 3e-9 * near,
+            "odd.time_broken": None if number >= commits - 4 else 1e-3 * near,
+        }
+        if number == 3:
+            values["odd.time_once"] = 1e-3
+        if not 10 <= number < 25:
+            values["odd.time_gaps"] = 2e-3 * near
+        if number < 10:
+            values["odd.time_ended"] = 2e-3 * near
+        write_file(root, number if number < 10 else number + 200, values)  # half a year lies between
     return root
 
 

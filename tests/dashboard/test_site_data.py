@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import csv
 import io
 import json
 import math
@@ -31,6 +32,7 @@ from mlxcache.dashboard.pages import paths
 from mlxcache.dashboard.pages.paths import heat_class
 from mlxcache.dashboard.pages.scaling import looks_of
 from mlxcache.dashboard.site import build_site
+from mlxcache.dashboard.writing.tables import Cell, Table, write_csv
 from mlxcache.history import change_points
 from mlxcache.history.answering.retired import retired_series
 from mlxcache.history.loading.series_store import SeriesStore
@@ -252,14 +254,26 @@ def test_sparklines_take_any_numbers(value: float, tmp_path: Path) -> None:
     assert "inf" not in drawn
 
 
+@pytest.mark.parametrize("begin", ["=", "+", "-", "@", "\t", "\r"])
+def test_a_text_is_no_formula_in_a_spreadsheet(tmp_path: Path, begin: str) -> None:
+    """A quote stands before what a spreadsheet would carry out; numbers below zero stay numbers."""
+    rows = [[Cell(f"{begin}1+1"), Cell("-5", -5.0)]]
+    write_csv(Output(tmp_path), Table("x.csv", "", ("a", "b"), rows))
+    assert list(csv.reader(io.StringIO((tmp_path / "x.csv").read_bytes().decode(), newline="")))[1] == [
+        f"'{begin}1+1",
+        "-5.0",
+    ]
+
+
 def test_texts_are_made_fit_for_documents() -> None:
     """Controls and lone surrogates are replaced; JSON cannot end a script; names of files are plain."""
     assert (
         clean("a\x00b\ud800c\x85")
         == "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}c\N{REPLACEMENT CHARACTER}"
     )
-    assert "<" not in script_json("</script>")
-    assert json.loads(script_json("</script>&\u2028")) == "</script>&\u2028"
+    ends = "<>&\u2028\u2029"
+    assert not set(ends) & set(script_json(f"</script>{ends}"))
+    assert json.loads(script_json(f"</script>{ends}")) == f"</script>{ends}"
     assert slug("../../<b>ä/x") == "b-x"
     assert slug("///") == "unnamed"
     assert len(short("x" * 500, 50)) == 50

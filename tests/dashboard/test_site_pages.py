@@ -355,3 +355,20 @@ def test_hostile_names_have_pages(hostile: Path) -> None:
     pages = list((hostile / "changes").glob("*.html"))
     assert len(pages) == len(HOSTILE)
     assert all(re.fullmatch(r"[A-Za-z0-9_.-]{1,110}", page.name) for page in pages)
+
+
+def test_where_changes_are_thousands_their_pages_are_small(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The drawing, the interval, the range and the links stay; nothing is said twice."""
+    monkeypatch.setattr("mlxcache.dashboard.pages.change_page._MANY", 0)
+    build_site(*judged(write_story(tmp_path / "results")), tmp_path / "site")
+    pages = sorted((tmp_path / "site" / "changes").glob("*.html"))
+    assert len(pages) >= 3
+    for page in pages:
+        text = page.read_text()
+        assert len(text) < 11_000, page.name
+        assert 'class="plot"' in text
+        assert "95 % interval" in text
+        assert "explorer.html#" in text
+        assert "compare.html#" in text

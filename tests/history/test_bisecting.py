@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,34 @@ def test_a_commit_goes_to_the_side_that_it_is_nearer_to() -> None:
     assert answer(QUESTION, "x", rounds_of(1.02))[0] is Answer.GOOD
     assert answer(QUESTION, "x", rounds_of(1.08))[0] is Answer.BAD
     assert answer(QUESTION, "x", rounds_of(1.1))[0] is Answer.BAD
+
+
+def test_of_an_improvement_the_border_lies_below() -> None:
+    """A change of -10 %: what is 2 % quicker is on the good side, what is 8 % quicker on the other."""
+    question = replace(QUESTION, border=np.log(0.9) / 2)
+    assert answer(question, "x", rounds_of(0.98))[0] is Answer.GOOD
+    assert answer(question, "x", rounds_of(0.92))[0] is Answer.BAD
+
+
+def test_a_commit_near_the_border_is_measured_again() -> None:
+    """Up to three times, and all rounds count together; far from it once is enough."""
+    asked: list[float] = []
+
+    def measure(*arguments: Any, **options: Any) -> Rounds:
+        asked.append(0.0)
+        # 7 % more at first, which is the nearer side by less than two standard errors, then clearly less.
+        return rounds_of(1.07 if len(asked) == 1 else 0.98, sigma=0.05)(*arguments, **options)
+
+    assert answer(QUESTION, "x", measure)[0] is Answer.GOOD
+    assert len(asked) > 1
+    asked.clear()
+
+    def clear(*arguments: Any, **options: Any) -> Rounds:
+        asked.append(0.0)
+        return rounds_of(1.1)(*arguments, **options)
+
+    assert answer(QUESTION, "x", clear)[0] is Answer.BAD
+    assert len(asked) == 1
 
 
 def test_a_commit_that_gives_no_values_is_skipped() -> None:

@@ -54,6 +54,12 @@ def test_what_is_new_or_gone_is_no_gap() -> None:
     assert found.partial == ()
 
 
+def test_a_commit_that_failed_is_not_measured_in_part_as_well() -> None:
+    """It stands in one list, also where it lacks what both neighbours have."""
+    (found,) = coverage(table(c1=FULL, c2={"a": "failed"}, c3=FULL), ["c1", "c2", "c3"])
+    assert (found.failed, found.partial, found.to_measure()) == (("c2",), (), ())
+
+
 def test_the_newest_commit_lacks_what_its_neighbour_has() -> None:
     """A runner that died in the middle of the newest commit's shard is noticed at once."""
     (found,) = coverage(table(c1=FULL, c2=FULL, c3={"a": "ok"}), ["c1", "c2", "c3"])

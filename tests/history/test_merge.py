@@ -205,6 +205,8 @@ def test_overlapping_folders_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="overlap"):
         merge(tmp_path / "a", tmp_path / "a")
     with pytest.raises(ValueError, match="overlap"):
+        merge(tmp_path / "a", tmp_path / "a" / "m1" / "inside")
+    with pytest.raises(ValueError, match="overlap"):
         merge(tmp_path / "a/m1", tmp_path / "a")
     with pytest.raises(FileNotFoundError, match="nothing at"):
         merge(tmp_path / "none", tmp_path / "out")

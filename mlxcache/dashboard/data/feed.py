@@ -62,7 +62,7 @@ def as_feed(
 
 
 def as_changes_json(events: list[Event], account: Account) -> str:
-    """The account, and all events with all rows."""
+    """The account, and all events with all rows; without indents, which would be half of it."""
     return as_json(
         {
             "version": 1,
@@ -84,7 +84,8 @@ def as_changes_json(events: list[Event], account: Account) -> str:
                 }
                 for event in events
             ],
-        }
+        },
+        indent=None,
     )
 
 

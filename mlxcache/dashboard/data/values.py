@@ -18,7 +18,7 @@ from mlxcache.reports.plain_text import clean
 
 CSV_PATH: Final = "values.csv.gz"
 PARQUET_PATH: Final = "values.parquet"
-_VERSION: Final = b"1"
+_VERSION: Final = b"2"
 # More rows than this are in the Parquet file only: as text they would take longer than the rest of the site.
 MOST_CSV_ROWS: Final = 1_000_000
 
@@ -28,7 +28,7 @@ COLUMNS: Final = {
     "params": "its parameters by name, as `path=int64 head_dim=64`; empty where it has none",
     "value": "the measured value",
     "unit": "of value and interval: seconds, bytes, ratio, ...",
-    "ci99_low": "lower end of the 99 % interval of this run's samples; empty where it has none",
+    "ci99_low": "lower end of this run's 99 % interval, in single precision; empty where it has none",
     "ci99_high": "upper end of it",
     "status": "ok, failed or skipped; only ok has a value",
     "commit": "the full hash",
@@ -59,9 +59,23 @@ def write_values(out: Output, facts: SiteFacts) -> list[str]:
             out.made(CSV_PATH, key, gzip.compress(_as_csv(table), 6, mtime=0))
         if parquet:
             data = io.BytesIO()
-            table.to_parquet(data, engine="pyarrow", index=False, compression="zstd")
+            _as_parquet(table, data)
             out.made(PARQUET_PATH, key, data.getvalue())
     return paths
+
+
+def _as_parquet(table: pd.DataFrame, target: io.BytesIO) -> None:
+    """Digits of a measurement hardly repeat: bytes by their place compress, a dictionary of values does not."""
+    bounds = ["ci99_low", "ci99_high"]
+    numbers = ["value", *bounds]
+    table.astype(dict.fromkeys(bounds, "float32")).to_parquet(
+        target,
+        engine="pyarrow",
+        index=False,
+        compression="zstd",
+        use_dictionary=[name for name in table.columns if name not in numbers],
+        column_encoding=dict.fromkeys(numbers, "BYTE_STREAM_SPLIT"),
+    )
 
 
 def _as_csv(table: pd.DataFrame) -> bytes:

@@ -16,6 +16,7 @@ from mlxcache.reports.plain_text import cut
 from mlxcache.reports.units import format_change
 
 AROUND: Final = 60  # values on either side
+_FEW: Final = 20  # where the drawing must be small
 _MOST_TICKS: Final = 9
 
 
@@ -28,11 +29,21 @@ def point_words(value: float, low: float, high: float, unit: str, commit: Commit
 
 
 def change_drawing(
-    series: Series, row: Mapping[str, Any], commits: Sequence[Commit], days: Sequence[str], title: str
+    series: Series,
+    row: Mapping[str, Any],
+    commits: Sequence[Commit],
+    days: Sequence[str],
+    title: str,
+    *,
+    small: bool = False,
 ) -> Markup:
-    """A change in its series' history, spaced evenly over the commits that the series has."""
+    """A change in its series' history, spaced evenly over the commits that the series has.
+
+    A `small` one has fewer values, and no words on each.
+    """
     middle = int(np.searchsorted(series.commits, row["after_index"]))
-    part = slice(max(0, middle - AROUND), middle + AROUND)
+    around = _FEW if small else AROUND
+    part = slice(max(0, middle - around), middle + around)
     own, values, low, high = series.commits[part], series.values[part], series.low[part], series.high[part]
     unit = series.key.unit
     points = [
@@ -69,5 +80,6 @@ def change_drawing(
             x_title="commits with results, oldest first",
             levels=levels,
             areas=areas,
+            plain=small,
         )
     )

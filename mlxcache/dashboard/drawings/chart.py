@@ -113,6 +113,7 @@ class Chart:
     bands: Sequence[tuple[float, float, float]] = ()  # x, low, high: one shaded strip
     y_range: tuple[float, float] | None = None
     flags: Sequence[tuple[float, str]] = ()  # vertical lines with words at their top, as releases
+    plain: bool = False  # points are dots without words, for where thousands of drawings must be small
 
 
 def draw(chart: Chart) -> Markup:
@@ -271,12 +272,12 @@ class _Drawing:
 
     def _trace(self, trace: Trace) -> list[str]:
         points = [p for p in trace.points if math.isfinite(p.y)]
-        many = len(points) > _MANY
+        many = self.chart.plain or len(points) > _MANY
         look = f"s{trace.look}" if trace.look >= 0 else "quiet"
         whiskers = [
             f"M{self.x(p.x):.1f} {self.y(p.low):.1f}V{self.y(p.high):.1f}"
             for p in points
-            if math.isfinite(p.low) and math.isfinite(p.high) and not many
+            if math.isfinite(p.low) and math.isfinite(p.high) and len(points) <= _MANY
         ]
         found = [f'<path class="whisker {look}" d="{"".join(whiskers)}"/>'] if whiskers else []
         if trace.line and len(points) > 1:

@@ -6,12 +6,14 @@ from typing import Any, Final
 
 import numpy as np
 
+from mlxcache.dashboard.data.answer import plural
 from mlxcache.dashboard.data.facts import SiteFacts
 from mlxcache.dashboard.drawings.numbers import value_text
 from mlxcache.dashboard.drawings.sparkline import sparkline
 from mlxcache.dashboard.writing.links import explorer_link
 from mlxcache.dashboard.writing.page import Page, Site, with_series
 from mlxcache.dashboard.writing.tables import Cell, Table, number
+from mlxcache.history.answering.account import LEAST_COMMITS
 from mlxcache.history.statistics.noise import short_term_sigma
 from mlxcache.reports.events import Event
 from mlxcache.reports.plain_text import short
@@ -68,6 +70,7 @@ def _card(facts: SiteFacts, name: str, positions: list[int], event: Event | None
         "name": name,
         "n": len(positions),
         "key": key,
+        "told": "no change" if len(series.values) >= LEAST_COMMITS else plural(len(series.values), "value"),
         "params": facts.names.params(name, key.params),
         "last": float(series.values[-1]),
         "unit": key.unit,

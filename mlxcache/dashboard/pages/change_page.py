@@ -27,6 +27,7 @@ _MOST_SETS: Final = 8
 _MOST_OTHERS: Final = 30
 _MOST_COMMITS: Final = 60
 _MOST_ROWS: Final = 60
+_MANY: Final = 1000  # changes of a site from which each page has what is its own, and links to the rest
 _NOTE: Final = "changes"
 _ADDRESS: Final = re.compile(r"changes/[A-Za-z0-9_.-]+")
 
@@ -48,6 +49,7 @@ def write_change_pages(site: Site) -> None:
 def _write_one(site: Site, event: Event, others: Sequence[Event], days: Sequence[str]) -> None:
     facts = site.facts
     store = facts.store
+    small = len(facts.events) > _MANY
     series = store.series(store.position(int(event.lead["series"])))
     commits, n_commits = facts.repository.between(event.before, event.after)
     address = f"{facts.address.rstrip('/')}/{event.address}.html" if facts.address else ""
@@ -63,19 +65,22 @@ def _write_one(site: Site, event: Event, others: Sequence[Event], days: Sequence
         "change.html",
         event=event,
         key=series.key,
-        drawing=change_drawing(series, event.lead, facts.commits, days, title),
+        drawing=change_drawing(series, event.lead, facts.commits, days, title, small=small),
         noise=sigma or None,
         times_noise=times_noise,
         newest=float(series.values[-1]),
         newest_commit=facts.commits[int(series.commits[-1])],
-        table=site.pages.table(rows_table(facts, f"{event.address}.csv", event)),
+        # One row says what the page says.
+        table=None
+        if small and len(event.rows) == 1
+        else site.pages.table(rows_table(facts, f"{event.address}.csv", event)),
         n_rows=len(event.rows),
         commits=commits[:_MOST_COMMITS],
         n_commits=n_commits,
         with_line=bool(facts.repository.line),
-        others=others[:_MOST_OTHERS],
+        others=[] if small else others[:_MOST_OTHERS],
         n_others=len(others),
-        sets=_sets(facts, event),
+        sets=[] if small else _sets(facts, event),
         n_sets=len(store.by_benchmark.get(event.benchmark, ())),
         issue=issue_text(event, commits, n_commits, address, facts.names),
         explorer=explorer_link(facts, event.benchmark, keys),

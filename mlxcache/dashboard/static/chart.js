@@ -17,6 +17,19 @@ const Chart = (() => {
     return places.filter((_, i) => (places.length - 1 - i) % step === 0);
   };
 
+  // The two levels between which values go back and forth, with nothing between them; null where there are none.
+  const modes = (values) => {
+    const sorted = values.filter(Number.isFinite).sort((a, b) => a - b);
+    const least = Math.ceil(0.15 * sorted.length);
+    let at = 0;
+    for (let i = least; i <= sorted.length - least; i += 1) if (!at || sorted[i] - sorted[i - 1] > sorted[at] - sorted[at - 1]) at = i;
+    const parts = [sorted.slice(0, at), sorted.slice(at)];
+    const share = (own, part) => own[Math.floor(part * (own.length - 1))];
+    if (sorted.length < 12 || parts.some((own) => sorted[at] - sorted[at - 1] <= share(own, 0.9) - share(own, 0.1))) return null;
+    const upper = values.map((value) => value >= sorted[at]);
+    return upper.filter((is, i) => i && is !== upper[i - 1]).length >= 4 ? parts.map((own) => share(own, 0.5)) : null;
+  };
+
   const build = (node, view, lines, axis, index) => {
     const palette = colours();
     const traces = [];
@@ -33,19 +46,19 @@ const Chart = (() => {
       line.shown = shown;
       const x = line.points.map((point) => point.x);
       const known = view.interval && line.points.some((point) => Number.isFinite(point.low));
-      if (known && lines.length <= BAND) {
+      if (known && lines.length <= BAND && !line.modes) {
         const edge = (pick, more) => ({
           x, y: line.points.map((point) => shown(Number.isFinite(point[pick]) ? point[pick] : point.value)),
           mode: "lines", line: { width: 0, color: colour }, hoverinfo: "skip", showlegend: false, ...more,
         });
         traces.push(edge("low", {}), edge("high", { fill: "tonexty", fillcolor: `${colour}26` }));
       }
-      const bars = known && lines.length > BAND && line.points.length <= 200;
+      const bars = known && (lines.length > BAND || line.modes) && line.points.length <= 200;
       traces.push({
         x,
         y: line.points.map((point) => shown(point.value)),
         name: plain(Data.shorten(line.label)),
-        mode: view.lines ? "lines+markers" : "markers",
+        mode: view.lines && !line.modes ? "lines+markers" : "markers",
         line: { color: colour, width: 1.6, dash: DASHES[line.dash % DASHES.length] },
         // More than a few dozen markers are a smear that takes long to draw; hovering finds every value.
         marker: { color: colour, size: 7, symbol: SYMBOLS[line.colour % SYMBOLS.length], maxdisplayed: line.points.length > 150 ? 40 : 0 },
@@ -154,5 +167,5 @@ const Chart = (() => {
     return Plotly.react(node, traces, layout, { displayModeBar: false, responsive: true, doubleClick: "reset" });
   };
 
-  return { draw, ticksOf, spaced, colours, SYMBOLS, SIGNS };
+  return { draw, modes, ticksOf, spaced, colours, SYMBOLS, SIGNS };
 })();

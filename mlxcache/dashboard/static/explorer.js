@@ -524,6 +524,10 @@
     const n = view.x === "param" || view.x === "release" ? own.length : every.length;
     if (n > lines.length) notes.push(`${lines.length} of ${n} are drawn; narrow them with the parameters.`);
     if (!every.length && view.parts.length) notes.push("No series has this combination.");
+    for (const line of lines) {
+      line.modes = axis.kind === "commit" || axis.kind === "time" ? Chart.modes(line.points.map(({ value }) => value)) : null;
+      if (line.modes) notes.push(`${Data.shorten(line.label, 60)} goes back and forth between two levels, ${line.modes.map((level) => Data.format(level, line.unit)).join(" and ")}: it is drawn without a line.`);
+    }
     const units = new Set(lines.map((line) => line.unit));
     if (units.size > 1) notes.push("The units differ, so all are shown relative to their first value.");
     const state = { ...view, y: units.size > 1 ? "relative" : view.y, range: rangeOf(), key: JSON.stringify([view.x, view.of, view.n]) };
@@ -597,6 +601,8 @@
     });
   }
   $("csv").addEventListener("click", () => Data.saveCsv("series.csv", [head(), ...rows()]));
+  // Paper has the light colours, whatever the screen has.
+  for (const turn of ["beforeprint", "afterprint"]) addEventListener(turn, () => { if (lines.length) draw(); });
   document.documentElement.addEventListener("themechange", () => { if (lines.length) show(); });
 
   // On a phone the chart comes first and the list waits in a drawer.

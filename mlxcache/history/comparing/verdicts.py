@@ -2,16 +2,16 @@
 
 The two words mean different things. *Significant*: more than chance, with all the series looked at taken into
 account. *Relevant*: large enough for somebody to care. A regression is both. "No regression" is a statement
-too, and
-needs evidence: the interval has to exclude a slowdown that would matter. Everything else is inconclusive.
+too, and needs evidence: the interval has to exclude a slowdown that would matter. Everything else is inconclusive.
 """
 
 from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 import numpy as np
 from scipy.stats import false_discovery_control
@@ -27,9 +27,14 @@ class Verdict(enum.StrEnum):
     INCONCLUSIVE = "inconclusive"
 
 
+def _limit(default: float, option: str = "", about: str = "") -> Any:
+    """A limit; with an `option` `mlxcache compare` has it, in per cent, and comments repeat it."""
+    return field(default=default, metadata={"option": option, "about": about})
+
+
 @dataclass(frozen=True)
 class Limits:
-    """What counts.
+    """What counts; a new limit is a line here and its use below.
 
     relevant: smallest relative change worth reporting. tolerated: a slowdown that must be excluded before
     there is "no regression". false_share: expected share of false ones among the significant changes
@@ -38,10 +43,10 @@ class Limits:
     because so many intervals miss by chance.
     """
 
-    relevant: float = 0.025
-    tolerated: float = 0.05
-    false_share: float = 0.01
-    open_share: float = 0.05
+    relevant: float = _limit(0.025, "--relevant", "smallest change that matters")
+    tolerated: float = _limit(0.05)
+    false_share: float = _limit(0.01)
+    open_share: float = _limit(0.05)
 
     def __post_init__(self) -> None:
         if not 0 < self.relevant <= self.tolerated:
@@ -49,13 +54,25 @@ class Limits:
                 f"relevant is {self.relevant} and tolerated {self.tolerated}; expected 0 < relevant <= tolerated"
             )
 
+    @classmethod
+    def options(cls) -> list[tuple[str, str, float, str]]:
+        """Limits that users may set: field, option, default in per cent, and what it is."""
+        return [
+            (each.name, each.metadata["option"], 100.0 * getattr(cls, each.name), each.metadata["about"])
+            for each in fields(cls)
+            if each.metadata["option"]
+        ]
+
+    @classmethod
+    def of(cls, percents: Mapping[str, float]) -> Limits:
+        """Limits from what users set, by field; twice what is relevant is tolerated, and 5 % at least."""
+        given = {name: percents[name] / 100.0 for name, *_ in cls.options()}
+        return cls(**{"tolerated": max(cls.tolerated, 2 * given["relevant"]), **given})
+
 
 @dataclass(frozen=True)
 class Estimate:
-    """How much worse head is (0.05.
-
-    5 % worse, negative: better), its interval, p-value and number of rounds.
-    """
+    """How much worse head is (0.05: 5 % worse, negative: better), its interval, p-value and number of rounds."""
 
     worse: float
     low: float

@@ -8,6 +8,8 @@ A ring lies in one of two ways:
   place where the oldest cells were, and read whole. No roll, no slice, and no cell in it that no query sees; but
   the cells come in the pool's order, and only steps of that count can be taken. What a rewind may need beyond them
   lies *aside*, in blocks of cells by position: each is copied before the first of its cells is overwritten.
+  Chunks of a prompt, of more than `SETTLED` tokens, may make such a pool larger than one in line, up to window and
+  `max_write`, until a step of another count brings it back.
 
 A caller who attends gets a turning ring once its steps have had one count for a while; another step, or a caller
 who reads keys, brings it back in line. Turning takes the place of a roll, and costs about as much.
@@ -83,14 +85,21 @@ class RingGeometry(NamedTuple):
         """
         spare = self._spare(count)
         if self.max_rewind <= count:
-            return 0 if spare >= 0 else -1
+            return 0 if spare + max(0, self.max_rewind - 2) >= 0 else -1
         block = min(max(1, self.window - 1), (spare - count + 1) // 2)
-        rare, often = block >= RARE * count, self.slots - self.window < RARE * count
-        return block if rare or (block >= FEW * count and (count == 1 or often)) else -1
+        often = self.slots - self.window < RARE * count
+        if count > SETTLED:  # a chunk: a block is what it overwrites
+            return count if block >= count and often else -1
+        return block if block >= RARE * count or (block >= FEW * count and (count == 1 or often)) else -1
 
     def _spare(self, count: int) -> int:
-        """Cells left for blocks by a pool that turns by `count` and the cells that a rewind needs beside it."""
-        return self.slots - (self.window + count - 1) - max(0, self.max_rewind - 2)
+        """Cells left for blocks by a pool that turns by `count` and the cells that a rewind needs beside it.
+
+        While chunks of a prompt come there is room for `max_write` tokens beside the window: they would have to be
+        joined to it otherwise.
+        """
+        room = self.slots if count <= SETTLED else max(self.slots, self.window + self.max_write)
+        return room - (self.window + count - 1) - max(0, self.max_rewind - 2)
 
     def first_saves(self, count: int, oldest: int, base: int, origin: int) -> tuple[Save, ...]:
         """What goes aside when a ring in line from `origin` begins to turn: the positions `[oldest, base)`."""

@@ -63,38 +63,42 @@ def _served(
     """One plane's step; what it copies aside, which is to be evaluated with the rest, is added to `copied`."""
     if moves.keep:
         return _joined_to(plane, moves, part)
+    written = False
     if moves.roll:
         plane.roll(moves.roll)
     if moves.lay:
         saved = [_saved(plane, save) for save in moves.saves]
         copied += [cells for _, cells in saved]
-        _lay(plane, moves.lay)
+        written = _lay(plane, moves.lay, part, write)
         plane.aside = saved
     plane.reserve(read.stop, most)
     cells = plane.array
     if moves.newest is not None:
         _take_back(plane, moves.restores, moves.at, moves.newest)
     first = min(write.length, read.stop - write.start)
-    if first == write.length:
-        cells[:, :, write.start : write.stop] = part
-    else:
-        cells[:, :, write.start : write.start + first] = part[:, :, :first]
+    if first < write.length:
         cells[:, :, : write.length - first] = part[:, :, first:]
+        part = part[:, :, :first]
+    if not written:
+        cells[:, :, write.start : write.start + first] = part
     if moves.after is not None:
         copied.append(save_after(plane, moves))
-    return cells if read.length == plane.slots else cells[:, :, read.start : read.stop]
+    return cells[...] if read.length == plane.slots else cells[:, :, read.start : read.stop]
 
 
-def _lay(plane: Pool, lay: Sequence[Piece]) -> None:
-    """Lay the pool out anew."""
+def _lay(plane: Pool, lay: Sequence[Piece], part: mx.array, write: Run) -> bool:
+    """Lay the pool out anew; whether the step's cells, which end there, are in it."""
     slots = sum(piece.run.length for piece in lay)
     # A pool that has just the cells, all in their places, and zeros or stale ones behind them.
-    in_place = plane.slots == slots and all(
+    if plane.slots == slots and all(
         piece.zeros or (piece.run.start == 0 and not piece.aside and index == 0) for index, piece in enumerate(lay)
-    )
-    if not in_place:
-        plane.array = taken(plane, lay)
-        plane.slots = slots
+    ):
+        return False
+    ends = lay[-1].zeros and write == Run(slots - lay[-1].run.length, lay[-1].run.length)
+    found = [each for piece in (lay[:-1] if ends else lay) for each in _piece(plane, piece)]
+    plane.array = mx.concatenate([*found, part] if ends else found, axis=2)
+    plane.slots = slots
+    return ends
 
 
 def _joined_to(plane: Pool, moves: Moves, part: mx.array) -> mx.array:
