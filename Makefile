@@ -128,7 +128,7 @@ mutants: $(READY) ## change the lines that differ from main wrongly, one at a ti
 	$(BIN)/python -m tools.mutants $(MUTANTS)
 
 detector-table: $(READY) ## remake docs/detector.md and .json (some minutes)
-	PYTHONPATH=. $(BIN)/python tools/detector_table.py
+	$(BIN)/python -m tools.detector_table
 
 model-table: $(READY) ## remake docs/models.md: mlx-lm's models that run on the caches (five minutes)
 	PYTHONPATH=. $(BIN)/python -m tools.model_table docs/models.md

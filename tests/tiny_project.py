@@ -66,14 +66,7 @@ def make_project(folder: Path, benchmarks: str = BENCHMARKS, **config: Any) -> P
     (folder / "tiny.py").write_text("VALUE = 1\n", encoding="utf-8")
     (folder / ".gitignore").write_text(".asv/\nresults/\n", encoding="utf-8")
     facts = {
-        "version": 1,
-        "project": "tiny",
-        "repo": ".",
-        "branches": ["HEAD"],
-        "environment_type": "virtualenv",
-        "benchmark_dir": "benchmarks",
-        "env_dir": ".asv/env",
-        "results_dir": "results",
+        **module_config("tiny"),
         "html_dir": "html",
         # Nothing to build: what is measured is the file itself.
         "build_command": ["python -c pass"],

@@ -1,11 +1,10 @@
 """Measures the detectors on real noise and remakes docs/detector.md and docs/detector.json.
 
-    python tools/detector_table.py                # the committed table; some minutes on one core
-    python tools/detector_table.py --print
+    python -m tools.detector_table                # the committed table; some minutes on one core
+    python -m tools.detector_table --print
 
-Changes are planted into quiet stretches of public histories (`tools/planted.py`). The first table is of projects
-that tools/tune_detector.py never reads, the second of those that it read. E-divisive is measured where the package
-`signal-processing-algorithms` is installed.
+Changes are planted into quiet stretches of public histories (`tools/planted.py`). Each series is judged by weights
+that were fitted without its project (tools/tune_detector.py).
 """
 
 from __future__ import annotations
@@ -15,8 +14,11 @@ import dataclasses
 import itertools
 import json
 import math
+import multiprocessing
 from collections.abc import Callable, Sequence
+from functools import cache, partial, reduce
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import ruptures
@@ -29,8 +31,11 @@ from mlxcache.history.statistics.noise import FloatArray, width
 from mlxcache.remeasure.rerun import Outcome, confirm
 from mlxcache.support.atomic import write_atomically
 from tools import planted
-from tools.planted import CORE, TUNED_ON, Planted
+from tools.e_divisive import e_divisive
+from tools.flicker import NEWEST, Flicker, flicker
+from tools.planted import CORE, Planted
 from tools.scoring import Detection, Score, add_scores, is_hit, score_planted
+from tools.tune_detector import held_back
 
 ROOT = Path(__file__).resolve().parent.parent
 # tools/tune_detector.py plants with other seeds.
@@ -62,31 +67,42 @@ def asv_steps(series: Planted) -> list[Detection]:
     return by_levels(series.values, AsvDetector(min_change=0.05).boundaries(np.log(series.values)))
 
 
-def e_divisive(series: Planted) -> list[Detection]:
-    """MongoDB's, with its defaults."""
-    from signal_processing_algorithms.energy_statistics.energy_statistics import e_divisive as run
-
-    np.random.seed(0)
-    return by_levels(series.values, [int(i) for i in run(series.values.tolist(), pvalue=0.05, permutations=100)])
+def energy(series: Planted) -> list[Detection]:
+    """E-divisive at 5 % with 100 permutations."""
+    return by_levels(series.values, e_divisive(series.values))
 
 
 def changes_of(series: Planted, method: Method) -> list[Change]:
     """What a history says of one series, drifts included."""
-    x = np.log(series.values)
+    return judged(np.log(series.values), method)
+
+
+def judged(x: FloatArray, method: Method) -> list[Change]:
+    """What a history says of log values, drifts included."""
     found = find_changes(x, method)
     return join_drifts(x, found, LOGS) if found else found
 
 
 def ours(series: Planted) -> list[Detection]:
     """mlxcache's candidates as a page without reruns shows them."""
-    return [Detection(c.index, c.effect.shift) for c in changes_of(series, Method())]
+    return [Detection(c.index, c.effect.shift) for c in changes_of(series, method_for(series))]
+
+
+@cache
+def _method_without(tree: str) -> Method:
+    return Method(weights=held_back(tree))
+
+
+def method_for(series: Planted) -> Method:
+    """The default method with weights that never saw the series' project."""
+    return _method_without(series.tree)
 
 
 def confirmed(series: Planted) -> list[Detection]:
     """Our candidates, each measured again by the code behind `mlxcache regressions --confirm`."""
     x = np.log(series.values)
     found = []
-    for change in changes_of(series, Method().for_rerun()):
+    for change in changes_of(series, method_for(series).for_rerun()):
         calls = itertools.count()
 
         def measure(
@@ -112,28 +128,33 @@ def interval(scores: Sequence[Score]) -> tuple[float, float]:
     return round(float(low), 3), round(float(high), 3)
 
 
-def measure(finder: Finder, corpus: Sequence[Planted]) -> dict[str, object]:
-    """One detector on one corpus: the sum over `CORE`, and each family."""
+def measure(found: Sequence[list[Detection]], corpus: Sequence[Planted]) -> dict[str, Any]:
+    """One detector on one corpus: the sum over `CORE`, each family, and each project."""
     families: dict[str, Score] = {}
+    projects: dict[str, Score] = {}
     core: list[Score] = []
-    total = Score()
-    for series in corpus:
-        score = score_planted(series, finder(series))
+    for series, detections in zip(corpus, found, strict=True):
+        score = score_planted(series, detections)
         families[series.family] = add_scores(families.get(series.family, Score()), score)
         if series.family in CORE:
             core.append(score)
-            total = add_scores(total, score)
-    quiet = families["quiet"]
+            projects[series.tree] = add_scores(projects.get(series.tree, Score()), score)
+    total = reduce(add_scores, core)
+
+    def shown(scores: dict[str, Score]) -> dict[str, dict[str, int]]:
+        return {
+            name: {"hits": s.hits, "misses": s.misses, "false_alarms": s.false_alarms}
+            for name, s in scores.items()
+        }
+
     return {
         "precision": round(total.precision, 3),
         "recall": round(total.recall, 3),
         "f1": round(total.f1, 3),
         "f1_interval": interval(core),
-        "false_per_1000_quiet": round(quiet.false_per_1000, 2),
-        "families": {
-            name: {"hits": s.hits, "misses": s.misses, "false_alarms": s.false_alarms}
-            for name, s in families.items()
-        },
+        "false_per_1000_quiet": round(families["quiet"].false_per_1000, 2),
+        "families": shown(families),
+        "projects": shown(projects),
     }
 
 
@@ -141,10 +162,9 @@ def calibration(corpus: Sequence[Planted]) -> list[dict[str, float]]:
     """Confidence as stated against the share that was right, with its 95 % interval (Wilson), by tenths."""
     stated: list[float] = []
     right: list[bool] = []
-    method = Method().for_rerun()
     for series in corpus:
         if series.family in CORE:
-            for change in changes_of(series, method):
+            for change in changes_of(series, method_for(series).for_rerun()):
                 stated.append(change.confidence)
                 right.append(is_hit(series, change.index, change.effect.shift))
     p, hit = np.array(stated), np.array(right)
@@ -162,77 +182,95 @@ def calibration(corpus: Sequence[Planted]) -> list[dict[str, float]]:
     return rows
 
 
-def measure_all(say: Callable[[str], None]) -> dict[str, object]:
-    """Every number of the page."""
-    finders: dict[str, Finder] = {
-        "asv's steps, 5 %": asv_steps,
-        "PELT, rbf kernel, penalty 3": kernel_pelt,
-        "mlxcache": ours,
-        "mlxcache + rerun": confirmed,
+FINDERS: dict[str, Finder] = {
+    "asv's steps, 5 %": asv_steps,
+    "E-divisive": energy,
+    "PELT, rbf kernel, penalty 3": kernel_pelt,
+    "mlxcache": ours,
+    "mlxcache + rerun": confirmed,
+}
+# Series that grow, commit by commit: their families, and how many of each.
+_GROWING = ("quiet", "single", "recovery", "several", "two modes", "noise")
+_GROWING_SERIES = 12
+
+
+def _found(name: str, series: Planted) -> list[Detection]:
+    return FINDERS[name](series)
+
+
+def growing(corpus: Sequence[Planted]) -> dict[str, int]:
+    """How often alarms come and go while series grow."""
+    total = Flicker()
+    for family in _GROWING:
+        for series in [series for series in corpus if series.family == family][:_GROWING_SERIES]:
+            method = method_for(series)
+            total = total + flicker([np.log(series.values)], lambda x, by=method: judged(x, by))
+    return dataclasses.asdict(total)
+
+
+def measure_all(say: Callable[[str], None], every: int = 1) -> dict[str, object]:
+    """Every number of the page, on as many cores as there are, of one series in `every`."""
+    corpus = planted.corpus(SEED)[::every]
+    rows = {}
+    with multiprocessing.Pool() as pool:
+        for name in FINDERS:
+            rows[name] = measure(pool.map(partial(_found, name), corpus, chunksize=40), corpus)
+            say(f"{name}: F1 {rows[name]['f1']}")
+    return {
+        "seed": SEED,
+        "series": len(corpus),
+        "detectors": rows,
+        "calibration": calibration(corpus),
+        "growing": growing(corpus),
     }
-    try:
-        import signal_processing_algorithms  # noqa: F401
-
-        finders = {"E-divisive": e_divisive, **finders}
-    except ImportError:
-        say("E-divisive is not here: pip install signal-processing-algorithms")
-    numbers: dict[str, object] = {"seed": SEED, "tuned_on": sorted(TUNED_ON)}
-    for part, trees in (("held_out", lambda tree: tree not in TUNED_ON), ("tuned", TUNED_ON.__contains__)):
-        corpus = planted.corpus(SEED, trees)
-        rows = {}
-        for name, finder in finders.items():
-            rows[name] = measure(finder, corpus)
-            say(f"{part}, {name}: F1 {rows[name]['f1']}")
-        numbers[part] = {"series": len(corpus), "detectors": rows, "calibration": calibration(corpus)}
-    return numbers
 
 
-def tables(numbers: dict[str, object]) -> list[str]:
+def tables(numbers: dict[str, Any]) -> list[str]:
     """The page's tables."""
-    lines: list[str] = []
-    for part, title in (
-        ("held_out", "Projects that tuning never read"),
-        ("tuned", "Projects that it was tuned on"),
-    ):
-        found = numbers[part]
-        assert isinstance(found, dict)
-        lines += [f"### {title} ({found['series']:,} series)", ""]
-        lines += ["| detector | precision | recall | F1 | its 95 % interval | false per 1000 quiet commits |"]
-        lines += ["|---|---|---|---|---|---|"]
-        for name, row in found["detectors"].items():
-            low, high = row["f1_interval"]
-            lines.append(
-                f"| {name} | {row['precision']:.3f} | {row['recall']:.3f} "
-                f"| {row['f1']:.3f} | {low:.3f} to {high:.3f} "
-                f"| {row['false_per_1000_quiet']:.2f} |"
-            )
-        names = list(found["detectors"])
-        lines += ["", "Hits / missed / false alarms by family:", "", f"| family | {' | '.join(names)} |"]
+    detectors = numbers["detectors"]
+    lines = [f"### All detectors ({numbers['series']:,} series)", ""]
+    lines += ["| detector | precision | recall | F1 | its 95 % interval | false per 1000 quiet commits |"]
+    lines += ["|---|---|---|---|---|---|"]
+    for name, row in detectors.items():
+        low, high = row["f1_interval"]
+        lines.append(
+            f"| {name} | {row['precision']:.3f} | {row['recall']:.3f} | {row['f1']:.3f} | {low:.3f} to {high:.3f} "
+            f"| {row['false_per_1000_quiet']:.2f} |"
+        )
+    names = list(detectors)
+    for title, part in (("family", "families"), ("project (F1's families)", "projects")):
+        lines += ["", f"Hits / missed / false alarms by {title}:", "", f"| {title} | {' | '.join(names)} |"]
         lines += ["|---" * (len(names) + 1) + "|"]
-        for family in found["detectors"][names[0]]["families"]:
-            cells = (found["detectors"][name]["families"][family] for name in names)
+        for key in detectors[names[0]][part]:
+            cells = (detectors[name][part][key] for name in names)
             shown = (f"{c['hits']} / {c['misses']} / {c['false_alarms']}" for c in cells)
-            lines.append(f"| {family} | {' | '.join(shown)} |")
-        lines += [
-            "",
-            "| confidence from | changes | stated, mean | right | its 95 % interval |",
-            "|---|---|---|---|---|",
-        ]
-        lines += [
-            f"| {b['from']:.1f} | {b['changes']:.0f} | {b['stated']:.2f} | {b['right']:.2f} "
-            f"| {b['low']:.2f} to {b['high']:.2f} |"
-            for b in found["calibration"]
-        ]
-        lines.append("")
-    return lines[:-1]
+            lines.append(f"| {key} | {' | '.join(shown)} |")
+    lines += [
+        "",
+        "| confidence from | changes | stated, mean | right | its 95 % interval |",
+        "|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {b['from']:.1f} | {b['changes']:.0f} | {b['stated']:.2f} | {b['right']:.2f} "
+        f"| {b['low']:.2f} to {b['high']:.2f} |"
+        for b in numbers["calibration"]
+    ]
+    grown = numbers["growing"]
+    lines += [
+        "",
+        f"While series grew by their newest {NEWEST} commits: {grown['raised']} alarms raised, "
+        f"{grown['taken_back']} taken back within ten commits, {grown['again']} raised again within ten.",
+    ]
+    return lines
 
 
 def main() -> None:
     """Measure, then write both files (or print)."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--print", action="store_true", help="print the tables and write nothing")
+    parser.add_argument("--every", type=int, default=1, metavar="K", help="measure one series in K (default: 1)")
     args = parser.parse_args()
-    numbers = measure_all(lambda line: print(line, flush=True))
+    numbers = measure_all(lambda line: print(line, flush=True), args.every)
     lines = "\n".join(tables(numbers))
     if args.print:
         print(lines)

@@ -28,6 +28,7 @@ from typing import Any
 
 import yaml
 
+from tests.tiny_project import module_config
 from tools.forge import GH, REPOSITORY, Forge, Run, bash
 from tools.macs import MACS, write_commands, write_site
 from tools.pythons import find_python, get_python
@@ -41,21 +42,10 @@ MLX = "9.9.9"
 _SAY = threading.Lock()
 
 CONFIG = {
-    "version": 1,
-    "project": "tiny",
-    "repo": ".",
-    "branches": ["HEAD"],
-    "environment_type": "virtualenv",
-    "benchmark_dir": "benchmarks",
-    "env_dir": ".asv/env",
-    "results_dir": "results",
+    **module_config("tiny"),
     "html_dir": "html",
     "build_command": ["python -c pass"],
     "uninstall_command": ["python -c pass"],
-    "install_command": [
-        'python -c "import shutil, sysconfig; '
-        "shutil.copy('{build_dir}/tiny.py', sysconfig.get_paths()['purelib'])\""
-    ],
     "matrix": {"req": {}, "env_nobuild": {"MLXCACHE_DEVICE": ["default"]}},
 }
 BENCHMARKS = {

@@ -15,8 +15,12 @@ from selenium import webdriver
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 
-SIZE = (1280, 800)
-PAGES = {"dashboard-front.png": ("index.html", "light"), "dashboard-explorer.png": ("explorer.html", "dark")}
+WIDTH = 1280
+# The page, its colours and how much of it: of the front page down to its plots.
+PAGES = {
+    "dashboard-front.png": ("index.html", "light", 1420),
+    "dashboard-explorer.png": ("explorer.html", "dark", 800),
+}
 
 
 def start_browser() -> webdriver.Chrome:
@@ -31,12 +35,12 @@ def start_browser() -> webdriver.Chrome:
     return webdriver.Chrome(options=options, service=Service(driver))
 
 
-def take(browser: webdriver.Chrome, page: Path, fragment: str, theme: str, target: Path) -> None:
+def take(browser: webdriver.Chrome, page: Path, fragment: str, theme: str, height: int, target: Path) -> None:
     """One page as a picture, once its chart is drawn."""
     emulate = browser.execute_cdp_cmd
     media = {"features": [{"name": "prefers-color-scheme", "value": theme}]}
     emulate("Emulation.setEmulatedMedia", media)
-    size = {"width": SIZE[0], "height": SIZE[1], "deviceScaleFactor": 1, "mobile": False}
+    size = {"width": WIDTH, "height": height, "deviceScaleFactor": 1, "mobile": False}
     emulate("Emulation.setDeviceMetricsOverride", size)
     browser.get(page.resolve().as_uri() + fragment)
     until = time.monotonic() + 20
@@ -59,9 +63,9 @@ def main() -> None:
     args.folder.mkdir(parents=True, exist_ok=True)
     browser = start_browser()
     try:
-        for name, (page, theme) in PAGES.items():
+        for name, (page, theme, height) in PAGES.items():
             fragment = f"#{args.view}" if args.view and page == "explorer.html" else ""
-            take(browser, args.site / page, fragment, theme, args.folder / name)
+            take(browser, args.site / page, fragment, theme, height, args.folder / name)
             print(f"{args.folder / name}: {(args.folder / name).stat().st_size / 1000:.0f} kB")
     finally:
         browser.quit()

@@ -22,12 +22,12 @@ from mlxcache.history.answering.assumed import assumed_directions
 from mlxcache.history.changes.confirmations import read_confirmations
 from mlxcache.history.comparing.protocol import (
     Comparison,
-    Measured,
     NotDone,
     Protocol,
     compare_measured,
     compare_stored,
 )
+from mlxcache.history.comparing.rounds import Rounds
 from mlxcache.history.comparing.verdicts import Limits, Verdict
 from mlxcache.history.loading.history import History
 from mlxcache.history.loading.table import read
@@ -130,6 +130,7 @@ def _compare(args: argparse.Namespace, began: float) -> tuple[Comparison, Histor
         args.repo = place.folder
         notices += [place.notice] if place.notice else []
     head, base = resolve_commit(args.repo, args.head), resolve_commit(args.repo, args.base)
+    named = base
     if not args.exact_base:
         left = where_left(args.repo, args.base, args.head)
         if left != base:
@@ -156,7 +157,9 @@ def _compare(args: argparse.Namespace, began: float) -> tuple[Comparison, Histor
     elif history is None:
         raise MeasureError(f"no results in {args.results}; give --results, or --measure to measure both commits")
     else:
-        comparison = compare_stored(history, base, head, protocol, confirmations=confirmations, repo=args.repo)
+        comparison = compare_stored(
+            history, base, head, protocol, named=named, confirmations=confirmations, repo=args.repo
+        )
     series = zip(comparison.rows["benchmark"].astype(str), comparison.rows["unit"].astype(str), strict=True)
     notices += assumed_directions(series, {} if history is None else history.benchmarks)
     return dataclasses.replace(comparison, notices=[*notices, *comparison.notices]), history
@@ -189,7 +192,7 @@ class _Measuring:
         self._measured = False
         self.was_cut = False
 
-    def __call__(self, bench: Sequence[str]) -> Measured | None:
+    def __call__(self, bench: Sequence[str]) -> Rounds | None:
         left = None if self._ends is None else self._ends - time.monotonic()
         try:
             if self._measured and left is not None and left <= 0:
@@ -214,12 +217,4 @@ class _Measuring:
             return None
         self._measured = True
         self.was_cut = got.cut is not None
-        return Measured(
-            got.table,
-            got.failures,
-            got.cut,
-            lost=got.lost,
-            notices=got.notices,
-            higher_better=got.higher_better,
-            proof=got.proof,
-        )
+        return got

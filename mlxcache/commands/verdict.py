@@ -15,7 +15,8 @@ import os
 import sys
 from pathlib import Path
 
-from mlxcache.history.comparing.protocol import Comparison, NotDone
+from mlxcache.commands.selecting import excludes, needs
+from mlxcache.history.comparing.protocol import Comparison, NotDone, joined
 from mlxcache.history.comparing.verdicts import Verdict
 from mlxcache.reports.comment import NOT_DONE, Figure, comment, marker, render
 from mlxcache.reports.comparison import ReportError, read_json
@@ -34,13 +35,20 @@ _NO_RESULT = "the job that measures ended before it had a result; its log says w
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("file", type=Path, metavar="FILE", help="the output of `mlxcache compare --format json`")
+    parser.add_argument(
+        "files",
+        type=Path,
+        nargs="+",
+        metavar="FILE",
+        help="the output of `mlxcache compare --format json`; several of the same commits, such as of one machine "
+        "each, become one verdict",
+    )
     parser.add_argument("--format", choices=FORMATS, default="markdown")
     parser.add_argument(
         "--figure", action="append", default=[], metavar="URL", help="a published figure to show (three at most)"
     )
-    parser.add_argument("--details", default="", metavar="URL", help="where the full results are")
-    parser.add_argument("--key", default="", help="tells several comments on one pull request apart")
+    parser.add_argument("--details", metavar="URL", help="where the full results are")
+    parser.add_argument("--key", help="tells several comments on one pull request apart")
     parser.add_argument(
         "--post",
         type=Path,
@@ -49,7 +57,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--repository",
-        default=os.environ.get("GITHUB_REPOSITORY", ""),
         metavar="OWNER/NAME",
         help="where to post (default: $GITHUB_REPOSITORY)",
     )
@@ -57,12 +64,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print it. A file that is no comparison is reported in the format asked for, as not measured."""
-    outcome: Comparison | NotDone
     try:
-        outcome = read_json(args.file)
-    except ReportError as error:
+        if args.format != "markdown":
+            args.plain = f"--format {args.format}"
+            excludes(args, "--plain", "--figure", "--details", "--key", "--post")
+        needs(args, "--post", "--repository")
+    except ValueError as error:
+        print(f"mlxcache verdict: {str(error).replace('--plain', args.format)}", file=sys.stderr)
+        return NOT_DONE
+    args.details, args.key = args.details or "", args.key or ""
+    args.repository = args.repository or os.environ.get("GITHUB_REPOSITORY", "")
+    try:
+        outcome = joined([_read(path, args) for path in args.files])
+    except ValueError as error:
         print(f"mlxcache verdict: {error}", file=sys.stderr)
-        outcome = NotDone(str(error) if args.file.exists() or not args.post else _NO_RESULT)
+        outcome = NotDone(str(error))
     if args.format == "markdown":
         figures = [Figure(url, f"history, figure {number}") for number, url in enumerate(args.figure, 1)]
         body = comment(outcome, figures=figures, details=args.details, key=args.key)
@@ -83,6 +99,14 @@ def run(args: argparse.Namespace) -> int:
     return NOT_DONE if isinstance(outcome, NotDone) else outcome.exit_status
 
 
+def _read(path: Path, args: argparse.Namespace) -> Comparison | NotDone:
+    try:
+        return read_json(path)
+    except ReportError as error:
+        print(f"mlxcache verdict: {error}", file=sys.stderr)
+        return NotDone(str(error) if path.exists() or not args.post else _NO_RESULT)
+
+
 def _post(args: argparse.Namespace, outcome: Comparison | NotDone, body: str) -> None:
     run = json.loads(args.post.read_text(encoding="utf-8"))["workflow_run"]
     github = GitHub(args.repository)
@@ -93,6 +117,8 @@ def _post(args: argparse.Namespace, outcome: Comparison | NotDone, body: str) ->
             f"pull request {pull.number} is at {pull.head[:10]} and {outcome.head[:10]} was measured; ask again"
         )
     github.comment(pull.number, body, marker(args.key))
-    conclusion = "failure" if isinstance(outcome, NotDone) else _CONCLUSIONS[outcome.verdict]
+    conclusion = "failure"
+    if isinstance(outcome, Comparison) and not (outcome.undone or outcome.lost):
+        conclusion = _CONCLUSIONS[outcome.verdict]
     title = body.partition("\n")[0].lstrip("# ")
     github.check(pull.head, "benchmarks" + f" {args.key}" * bool(args.key), conclusion, title[:250], body)

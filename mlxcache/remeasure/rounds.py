@@ -14,16 +14,14 @@ import math
 import os
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 import pandas as pd
 
+from mlxcache.history.comparing.rounds import Rounds
 from mlxcache.history.loading.direction import higher_is_better
 from mlxcache.history.statistics.control import CONTROL_NAME
-from mlxcache.history.statistics.noise import FloatArray
 from mlxcache.remeasure.driver_process import MeasureError, run_driver
 from mlxcache.remeasure.measure_progress import MeasureProgress
 from mlxcache.remeasure.project import find_config
@@ -53,15 +51,6 @@ class OverBudgetError(MeasureError):
     """The time that was given went by before anything was measured."""
 
 
-def both_sides(rows: pd.DataFrame) -> tuple[FloatArray, FloatArray] | None:
-    """Base and head of one series' rounds, pair by pair; None where one of the two gave no value at all."""
-    wide = rows.pivot_table(index="round", columns="side", values="value", aggfunc="median")
-    if not {"base", "head"} <= set(wide.columns):
-        return None
-    complete = wide[["base", "head"]].dropna()
-    return complete["base"].to_numpy(np.float64), complete["head"].to_numpy(np.float64)
-
-
 def this_machine() -> str:
     """This machine's name as asv would record it: from ~/.asv-machine.json, else the host's."""
     host = platform.node()
@@ -72,37 +61,6 @@ def this_machine() -> str:
     names = [name for name, facts in known.items() if isinstance(facts, dict)]
     name = host if host in names or len(names) != 1 else names[0]
     return str(known[name].get("machine", name)) if name in names else host
-
-
-@dataclass(frozen=True)
-class Rounds:
-    """What was measured of two commits in turn.
-
-    table: one row for each value: machine, env, benchmark, params, version, unit, round, side ("base" or "head"),
-        value (in `unit`; the lower quartile of four samples or more, else asv's own value; one process each) and
-        samples (their number). What failed or was skipped has no row.
-    failures: which benchmark failed, where and why.
-    lost: series that base's suite has and head cannot give, each with the reason.
-    notices: what else a reader must know, such as a Python that is missing.
-    higher_better: benchmark name to whether more is better, by its own declaration or its unit.
-    proof: for each side and environment the commit that was installed, the suite that ran and the seed.
-    cut: None, or the benchmarks that the time did not suffice for.
-    """
-
-    table: pd.DataFrame
-    failures: tuple[str, ...] = ()
-    lost: Mapping[str, str] = field(default_factory=dict)
-    notices: tuple[str, ...] = ()
-    higher_better: Mapping[str, bool] = field(default_factory=dict)
-    proof: tuple[Mapping[str, Any], ...] = ()
-    cut: tuple[str, ...] | None = None
-
-    def series(self, benchmark: str, params: str) -> tuple[FloatArray, FloatArray] | None:
-        """One series' pairs in the first environment that has it; None where one side gave no value."""
-        fits = self.table[(self.table["benchmark"] == benchmark) & (self.table["params"] == params)]
-        if not fits.empty:
-            fits = fits[fits["env"] == fits["env"].iloc[0]]
-        return both_sides(fits)
 
 
 def measure(
@@ -139,7 +97,8 @@ def measure(
         driver: what runs the plan; `DriverProcess.run` keeps environments and caches for the next one.
 
     Raises:
-        MeasureError: a commit cannot be built or imported, nothing matches, or not one value came out.
+        MeasureError: a commit cannot be built or imported, nothing matches, or there is neither a value nor a
+            loss.
         OverBudgetError: nothing came out within `seconds`.
         ValueError: fewer than one round.
     """
@@ -166,11 +125,12 @@ def measure(
         if event["event"] == "error":
             raise MeasureError(str(event["message"]))
         got.take(event)
-    if not got.rows and got.cut is not None and not got.failures:
+    # What head lost is an answer, also where there is no other.
+    nothing = not got.rows and not got.lost
+    if nothing and got.cut is not None and not got.failures:
         raise OverBudgetError(f"the {(seconds or 0.0) / 60:.0f} minutes went by before anything was measured")
-    if not got.rows:
-        gone = [f"{name}: {reason}" for name, reason in got.lost.items()]
-        why = "; ".join([*got.failures, *gone]) or "every benchmark was skipped"
+    if nothing:
+        why = "; ".join(got.failures) or "every benchmark was skipped"
         raise MeasureError(f"not one value was measured: {why}")
     table = pd.DataFrame(got.rows, columns=list(COLUMNS))
     units = table.drop_duplicates("benchmark").set_index("benchmark")["unit"]

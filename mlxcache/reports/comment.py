@@ -122,6 +122,8 @@ def _not_done(outcome: NotDone, details: str) -> list[str]:
 def _body(comparison: Comparison, figures: Sequence[Figure], details: str, room: _Room) -> list[str]:
     rows = comparison.rows
     lines = [f"### {_SIGNS[comparison.verdict]} {_first_line(comparison, room)}", "", *_how(comparison)]
+    for reason in comparison.undone:
+        lines += ["", f"**Not compared:** {plain(clipped(one_line(reason), 500))}"]
     if comparison.lost:
         names = ", ".join(code(clipped(name, room.name)) for name in comparison.lost[:5])
         more = f" and {len(comparison.lost) - 5} more" if comparison.lost[5:] else ""
@@ -156,13 +158,16 @@ def _first_line(comparison: Comparison, room: _Room) -> str:
             return f"Regression: 1 of {total} got worse, {most}"
         return f"Regression: {len(worse)} of {total} got worse, most of all {most}"
     still_open = int((rows["verdict"] == Verdict.INCONCLUSIVE).sum())
+    if comparison.verdict is Verdict.INCONCLUSIVE and not still_open and comparison.undone:
+        return f"Inconclusive: {len(comparison.undone)} comparison{'s' * (len(comparison.undone) != 1)} not made"
     if comparison.verdict is Verdict.INCONCLUSIVE and not still_open:
         return f"Inconclusive: {len(comparison.lost)} series of base gave no value on head"
     if comparison.verdict is Verdict.INCONCLUSIVE:
         return f"Inconclusive: {still_open} of {total} cannot be told from noise yet"
     better = int((_states(rows) == "better").sum() + (_states(rows) == "recovered").sum())
     gained = f", {better} got better" if better else ""
-    return f"No regression in {total}{gained}"
+    told = f"{len(rows) - still_open} of {total}, {still_open} cannot be told from noise" if still_open else total
+    return f"No regression in {told}{gained}"
 
 
 def _how(comparison: Comparison) -> list[str]:

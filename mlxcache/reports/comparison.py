@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -49,6 +50,8 @@ def to_json(outcome: Comparison | NotDone) -> str:
             "notices": list(outcome.notices),
             "noise": list(outcome.noise),
             "lost": list(outcome.lost),
+            "undone": list(outcome.undone),
+            "status": int(outcome.exit_status),
             "protocol": asdict(outcome.protocol),
             "proof": [dict(each) for each in outcome.proof],
             "series": records(outcome.rows),
@@ -66,13 +69,17 @@ def read_json(path: Path) -> Comparison | NotDone:
         data: Any = json.loads(path.read_bytes())
     except OSError as error:
         raise ReportError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except RecursionError:
+        raise ReportError(
+            f"{path}: nested too deeply; expected the output of `mlxcache compare --format json`"
+        ) from None
     except ValueError as error:
         raise ReportError(
             f"{path}: not JSON ({error}); expected the output of `mlxcache compare --format json`"
         ) from None
     if isinstance(data, dict) and data.get("verdict", "") is None and isinstance(data.get("reason"), str):
         return NotDone(data["reason"])
-    if not isinstance(data, dict) or data.get("verdict") not in set(Verdict):
+    if not isinstance(data, dict) or data.get("verdict") not in list(Verdict):
         raise ReportError(
             f'{path}: no verdict in it; expected the output of `mlxcache compare --format json`, with "verdict" '
             f"one of {', '.join(Verdict)}"
@@ -88,6 +95,7 @@ def read_json(path: Path) -> Comparison | NotDone:
         notices=_texts(path, data, "notices"),
         noise=_texts(path, data, "noise"),
         lost=_texts(path, data, "lost"),
+        undone=_texts(path, data, "undone"),
         measured=data.get("measured") is True,
         protocol=_protocol(path, data),
         proof=_proof(path, data),
@@ -124,7 +132,7 @@ def _protocol(path: Path, data: Mapping[str, Any]) -> Protocol:
         numbers = {field.name: float(given["limits"][field.name]) for field in fields(Limits)}
         checked = Limits(**numbers)
         rounds, looks = int(given["rounds"]), int(given["looks"])
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ReportError(f'{path}: "protocol" cannot be used: {error!r:.80}') from None
     control = given.get("control")
     if not all(math.isfinite(number) for number in numbers.values()) or not isinstance(control, str | None):
@@ -167,7 +175,7 @@ def _row(path: Path, number: int, row: object) -> dict[str, Any]:
         elif name in _FLAGS:
             good = isinstance(value, bool)
         elif name == "verdict":
-            good = value in set(Verdict)
+            good = value in list(Verdict)
         else:
             good = isinstance(value, str)
         if not good:
@@ -177,7 +185,8 @@ def _row(path: Path, number: int, row: object) -> dict[str, Any]:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    # No double is larger; an int may be.
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def headline(comparison: Comparison) -> str:
@@ -187,12 +196,13 @@ def headline(comparison: Comparison) -> str:
     parts = [f"{int(count.get(v, 0))} {v}" for v in Verdict if count.get(v, 0)]
     fine = int((rows["significant"] & ~rows["relevant"]).sum())
     small = f"; {fine} significant but too small to be relevant" if fine else ""
-    return f"{comparison.verdict}: {len(rows)} series compared, {', '.join(parts)}{small}"
+    return f"{comparison.verdict}: {len(rows)} series compared{''.join(f', {part}' for part in parts)}{small}"
 
 
 def as_text(comparison: Comparison) -> str:
     """The comparison for a terminal; ends with a newline."""
     lines = [f"{comparison.base[:10]} -> {comparison.head[:10]}", headline(comparison)]
+    lines += [f"not compared: {reason}" for reason in comparison.undone]
     if comparison.lost:
         names = ", ".join(comparison.lost[:8]) + (
             f" and {len(comparison.lost) - 8} more" * (len(comparison.lost) > 8)

@@ -161,7 +161,8 @@ def test_a_comment_is_updated_and_not_repeated(gh: Gh) -> None:
     [
         (comparison(row()), "success"),
         (comparison(row("a", 0.2)), "failure"),
-        (comparison(row(), verdict="inconclusive", lost=["b"]), "neutral"),
+        (comparison(row(), verdict="inconclusive"), "neutral"),
+        (comparison(row(), verdict="inconclusive", lost=["b"]), "failure"),
         (NotDone("no environment"), "failure"),
     ],
 )

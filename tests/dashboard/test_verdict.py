@@ -229,3 +229,48 @@ def test_the_command_prints_the_comment_with_the_comparisons_status(
     told = capsys.readouterr()
     assert "cannot be read" in told.err
     assert first_line(told.out).startswith("### ⛔ Not measured")
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "status"),
+    [
+        ((comparison(row()), comparison(row(machine="m2"))), 0),
+        ((comparison(row()), comparison(row("a", 0.2, machine="m2"))), 1),
+        ((comparison(row()), comparison(row(machine="m2"), verdict="inconclusive")), 3),
+        ((comparison(row()), comparison(row(machine="m2"), verdict="inconclusive", lost=["b"])), 4),
+        ((comparison(row()), NotDone("the Mac was away")), 2),
+        ((comparison(row("a", 0.2)), NotDone("the Mac was away")), 1),
+        ((comparison(row()), comparison(row())), 2),
+    ],
+    ids=["quiet", "one slower", "one open", "one lost", "one not done", "slower and not done", "the same twice"],
+)
+def test_several_comparisons_are_one_verdict(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], outcomes: tuple[object, ...], status: int
+) -> None:
+    """The worst of them decides, and one that was not made is never a pass."""
+    paths = [tmp_path / f"{number}.json" for number in range(len(outcomes))]
+    for path, outcome in zip(paths, outcomes, strict=True):
+        path.write_text(to_json(outcome))  # type: ignore[arg-type]
+    assert main(["verdict", *map(str, paths)]) == status
+    text = capsys.readouterr().out
+    assert ("the Mac was away" in text) == any(isinstance(outcome, NotDone) for outcome in outcomes)
+    assert text.startswith("### ✅") == (status == 0)
+
+
+def test_comparisons_of_other_commits_are_no_one_verdict(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The two commits have to be the same."""
+    text = to_json(comparison(row(machine="m2")))
+    (tmp_path / "a.json").write_text(to_json(comparison(row())))
+    (tmp_path / "b.json").write_text(text.replace("b" * 40, "c" * 40))
+    assert main(["verdict", str(tmp_path / "a.json"), str(tmp_path / "b.json")]) == 2
+    assert "expected the same two commits" in capsys.readouterr().err
+
+
+def test_what_stays_open_in_a_pass_is_in_its_first_line() -> None:
+    """Twenty-nine of thirty series are said to be fine, and the thirtieth to be open."""
+    rows = [row(f"m.time_{k}") for k in range(29)]
+    assert first_line(comment(comparison(*rows, undecided()))).endswith(
+        "No regression in 29 of 30 series, 1 cannot be told from noise"
+    )

@@ -149,11 +149,11 @@ def test_samples_of_the_runs_count_where_they_are_wider() -> None:
 
 
 def test_two_measured_commits_alone_assume_ordinary_noise() -> None:
-    """Without a history 4 % proves nothing and 30 % does, and the note says what was assumed."""
-    for change, expected in ((1.04, "inconclusive"), (1.30, "regression")):
+    """One run of each proves nothing at 30 % and does at three times as much; the note says what was assumed."""
+    for change, expected in ((1.04, "inconclusive"), (1.30, "inconclusive"), (3.0, "regression")):
         (row,) = compare(history_frame([1.0, change]), commit_name(0), commit_name(1)).to_dict("records")
         assert row["verdict"] == expected
-        assert "assumed that runs differ by 3%" in row["note"]
+        assert "assumed that runs differ by 10%" in row["note"]
 
 
 def test_what_base_lost_before_is_not_blamed_on_head() -> None:

@@ -7,10 +7,13 @@ import dataclasses
 import numpy as np
 import pytest
 
-from mlxcache.history.changes.segments import find_changes, search_range
+from mlxcache.history.changes.confidence import WEIGHTS
+from mlxcache.history.changes.segments import Change, Method, find_changes, search_range
 from mlxcache.history.statistics.noise import FloatArray, short_term_sigma
 from mlxcache.remeasure.rerun import Outcome, confirm, narrow
 from tools import detector_table, labelled, planted, tune_detector
+from tools.e_divisive import e_divisive
+from tools.flicker import Flicker, flicker
 from tools.labelled import NOISE_MODELS, Split, Step, draw_series
 from tools.planted import Open, Planted
 from tools.scoring import Detection, Score, add_scores, score_planted, score_series
@@ -31,13 +34,34 @@ def test_the_corpus_has_the_size_that_the_page_says() -> None:
     assert all(labelled.MARGIN <= step.index <= len(s) - labelled.MARGIN for s in series for step in s.steps)
 
 
-def test_tuning_reads_its_own_projects_alone() -> None:
-    """No series that the weights are fitted on is of a project that the page calls never read."""
-    trees = {series.tree for series in planted.corpus(tune_detector.SEEDS[0], planted.TUNED_ON.__contains__)}
+def test_no_project_is_judged_by_weights_that_saw_it() -> None:
+    """Every project is held back by one fold, whose weights are not those that the detector ships."""
     every = {stretch.tree for stretch in planted.stretches()}
-    assert trees == planted.TUNED_ON
-    assert len(every - trees) >= 4
+    assert sorted(tree for fold in planted.FOLDS for tree in fold) == sorted(every)
+    weights = {tune_detector.held_back(tree) for tree in every}
+    assert len(weights) == len(planted.FOLDS)
+    assert WEIGHTS not in weights
     assert detector_table.SEED not in tune_detector.SEEDS
+
+
+def test_e_divisive_finds_levels_and_nothing_in_noise() -> None:
+    """Three levels have two changes; noise alone has none."""
+    rng = np.random.default_rng(1)
+    noise = rng.normal(0, 0.01, 110)
+    found = e_divisive(np.repeat([1.0, 1.1, 1.0], [40, 40, 30]) + noise)
+    assert found == [40, 80]
+    assert e_divisive(1.0 + noise) == []
+
+
+def test_an_alarm_that_comes_back_is_counted() -> None:
+    """Raised at 42, gone at 45 and back at 47, each counted once; a drift over its place is no end."""
+    step = next(c for c in find_changes(np.log(np.repeat([1.0, 1.1], 40)), Method()))
+    drift = dataclasses.replace(step, since=30, index=45)
+
+    def changes_of(x: FloatArray) -> list[Change]:
+        return [] if len(x) < 42 or len(x) in (45, 46) else [drift if len(x) == 60 else step]
+
+    assert flicker([np.zeros(70)], changes_of) == Flicker(1, 1, 1)
 
 
 @pytest.mark.parametrize("noise", sorted(NOISE_MODELS))

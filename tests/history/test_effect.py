@@ -134,6 +134,58 @@ def test_what_all_benchmarks_do_is_the_machine_s_once() -> None:
         assert changes.set_aside.machine.empty
 
 
+def fleet(moved: int, still: int = 0, *, noise: float = 0.01, **key: str) -> list[pd.DataFrame]:
+    """Series of 80 values: `moved` step by 10 % half-way, `still` do not."""
+    rng = np.random.default_rng(8)
+    frames = []
+    for k in range(moved + still):
+        level = np.where(np.arange(80) < 40, 1.0, 1.1 if k < moved else 1.0)
+        values = level * np.exp(rng.normal(0, noise, 80))
+        frames.append(history_frame(values, benchmark=f"b.time_{k}", **key))
+    return frames
+
+
+def test_a_move_of_two_thirds_is_listed() -> None:
+    """Six of nine benchmarks moved: each is listed, with a remark."""
+    changes = change_points(tables(*fleet(6, 3)))
+    assert len(changes) == 6
+    assert changes["note"].str.contains("6 of 9 benchmarks here").all()
+
+
+def test_a_move_of_one_machine_is_not_the_other_s() -> None:
+    """All of one machine's benchmarks moved, one of the other's: one event, one change."""
+    other = fleet(1, 5, machine="other")
+    changes = change_points(tables(*fleet(6), *other))
+    assert changes["machine"].tolist() == ["other"]
+    assert changes.set_aside.machine["note"].str.startswith("6 of 6").tolist() == [True]
+
+
+def test_two_environments_of_a_machine_move_as_one_event() -> None:
+    """The machine's move is said once, not once for each environment."""
+    changes = change_points(tables(*fleet(6, env="py3.12"), *fleet(6, env="py3.13")))
+    assert changes.empty
+    (note,) = changes.set_aside.machine["note"]
+    assert note.startswith("12 of 12 benchmarks")
+
+
+def test_what_a_still_control_did_not_do_is_the_code_s() -> None:
+    """All six benchmarks moved and the control did not: all six are listed."""
+    control = history_frame(levels((80, 1.0), seed=99), benchmark="b.time_control")
+    changes = change_points(tables(*fleet(6), control))
+    assert len(changes) == 6
+    assert changes.set_aside.machine.empty
+
+
+def test_a_benchmark_measured_seldom_moves_along() -> None:
+    """Five sure ones of six, and the few values of the sixth moved too: one event."""
+    values = np.where(np.arange(80) < 40, 1.0, 1.1) * np.exp(np.random.default_rng(4).normal(0, 0.02, 80))
+    seldom = history_frame(np.where(np.arange(80) % 10 == 0, values, np.nan), benchmark="b.time_seldom")
+    changes = change_points(tables(*fleet(5), seldom))
+    assert change_points(seldom).empty
+    assert changes.empty
+    assert changes.set_aside.machine["note"].str.startswith("6 of 6").tolist() == [True]
+
+
 def test_a_ramp_is_one_drift_with_a_beginning() -> None:
     """+20 % over 80 commits: a single change called a drift, whose range and rate are said."""
     for seed in range(5):

@@ -8,11 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mlxcache.history.comparing.protocol import Measured, Protocol, compare_measured
+from mlxcache.history.comparing.protocol import Protocol, compare_measured
+from mlxcache.history.comparing.rounds import Rounds
 from mlxcache.history.comparing.verdicts import Limits, Verdict
 
 
-def batch(shift: float, bench: Sequence[str], seed: int, names: Sequence[str] = ("b.time_x",)) -> Measured:
+def batch(shift: float, bench: Sequence[str], seed: int, names: Sequence[str] = ("b.time_x",)) -> Rounds:
     """Ten rounds in which head is slower by `shift`, of the benchmarks that a pattern names (none: all)."""
     rng = np.random.default_rng(seed)
     rows = [
@@ -25,14 +26,14 @@ def batch(shift: float, bench: Sequence[str], seed: int, names: Sequence[str] = 
         for number in range(10)
         for side in ("base", "head")
     ]  # fmt: skip
-    return Measured(pd.DataFrame(rows), ("b.time_y failed on head",))
+    return Rounds(pd.DataFrame(rows), ("b.time_y failed on head",))
 
 
 def test_a_clear_slowdown_takes_one_look() -> None:
     """What is decided is not measured again, and what failed is among the remarks."""
     asked: list[list[str]] = []
 
-    def measure(bench: Sequence[str]) -> Measured:
+    def measure(bench: Sequence[str]) -> Rounds:
         asked.append(list(bench))
         return batch(0.2, bench, len(asked))
 
@@ -45,7 +46,7 @@ def test_what_stays_open_is_measured_again_alone_and_no_more_often_than_said() -
     """The second and the last look take the open series by its full name."""
     asked: list[list[str]] = []
 
-    def measure(bench: Sequence[str]) -> Measured:
+    def measure(bench: Sequence[str]) -> Rounds:
         asked.append(list(bench))
         return batch(0.0, bench, len(asked))
 

@@ -189,6 +189,30 @@ def test_commits_may_be_tags_branches_and_beginnings(place: Path, capsys: Any) -
     assert cli.main(["export", "--commit", short, *out]) == 0
 
 
+def test_two_tags_off_the_line_are_compared(place: Path, capsys: Any) -> None:
+    """Releases of branches of their own, and nothing measured where they left the line: the tags themselves."""
+    results = place / "tagged"
+    write_benchmarks(results, {"b.time_a": {"version": "v1"}})
+    for number, (start, value) in enumerate((("HEAD~9", 1.0), ("HEAD~2", 3.0)), 1):
+        git("checkout", "-q", "-b", f"release{number}", start)
+        git("commit", "-q", "--allow-empty", "-m", f"release {number}")
+        git("tag", f"v{number}")
+        git("checkout", "-q", "main")
+        write_document(results, document({"b.time_a": row([value])}, commit_hash=git("rev-parse", f"v{number}")))
+    words = ("compare", "v1", "v2", "--repo", ".", "--results", "tagged", "--format", "json")
+    status, text = said(capsys, *words)
+    assert (status, json.loads(text)["base"]) == (1, git("rev-parse", "v1"))
+    assert any("itself is compared instead" in line for line in json.loads(text)["notices"])
+
+
+def test_a_machine_that_measured_one_commit_alone_is_named(place: Path, capsys: Any) -> None:
+    """ci-0 and ci-1 take turns: nothing is known of either between neighbours."""
+    _, text = said(capsys, "compare", "HEAD~1", "HEAD", "--repo", ".", "--format", "json")
+    notices = json.loads(text)["notices"]
+    assert "ci-1 measured head only, so nothing is known of it" in notices
+    assert "ci-0 measured base only, so nothing is known of it" in notices
+
+
 def test_a_branch_is_whose_history_counts(place: Path, capsys: Any) -> None:
     """A branch that ends soon after the step has another line; without a repository a branch is refused."""
     for command in ("regressions", "dashboard", "notify"):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from mlxcache.history.repository.commits import Commit
+from mlxcache.history.repository.commits import Commit, RepositoryError, read_line
 from mlxcache.support.git import run_git
 from mlxcache.support.names import digest, slug
 
@@ -112,10 +112,10 @@ def _git(folder: Path, *arguments: str) -> str:
 
 
 def _line(folder: Path, branch: str) -> list[tuple[str, str]]:
-    text = _git(folder, "-c", "log.showSignature=false", "log", "--first-parent", "--reverse", "--format=%H%x09%s",
-                branch, "--")  # fmt: skip
-    pairs = (row.split("\t", 1) for row in text.split("\n") if "\t" in row)
-    return [(name, subject) for name, subject in pairs]
+    try:
+        return [(known.hash, known.subject) for known in read_line(folder, branch)]
+    except RepositoryError:
+        return []
 
 
 def _tags(folder: Path) -> list[tuple[str, str]]:

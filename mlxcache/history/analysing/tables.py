@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -12,8 +12,6 @@ import pandas as pd
 from mlxcache.history.analysing.releases import column_of
 from mlxcache.history.changes import change_table
 from mlxcache.history.changes.change_table import ChangesFrame
-from mlxcache.history.changes.confirmations import Confirmation
-from mlxcache.history.changes.segments import Method
 from mlxcache.history.comparing.comparison import judge_stored
 from mlxcache.history.comparing.verdicts import Limits
 from mlxcache.history.loading.history import History
@@ -22,41 +20,25 @@ from mlxcache.history.repository.commits import RepositoryError
 from mlxcache.history.repository.revisions import resolve_commit
 
 _TEXTS: Final = ("machine", "env", "benchmark", "params", "version", "unit")
+P = ParamSpec("P")
 Table = TypeVar("Table", bound=pd.DataFrame)
 # What stands for a commit in a comparison of environments: packages and their releases.
 Environment = Mapping[str, str]
 
 
-def change_points(
-    table: History | pd.DataFrame,
-    *,
-    method: Method | None = None,
-    control: str | None = "auto",
-    higher_better: Mapping[str, bool] | None = None,
-    repo: str | os.PathLike[str] | None = None,
-    confirmations: Iterable[Confirmation] = (),
-    jobs: int | None = None,
-    cache: bool | str | os.PathLike[str] = True,
-    show_progress: bool | None = None,
-) -> ChangesFrame:
-    """All changes in a history, the newest first, with the columns of the table.
+def _with_columns(
+    judge: Callable[Concatenate[History | pd.DataFrame, P], ChangesFrame],
+) -> Callable[Concatenate[History | pd.DataFrame, P], ChangesFrame]:
+    @wraps(judge)
+    def judged(history: History | pd.DataFrame, /, *args: P.args, **kwargs: P.kwargs) -> ChangesFrame:
+        whole = History.of(history)
+        return with_columns_of(whole.frame, judge(whole, *args, **kwargs))
 
-    Arguments, columns and errors are those of `changes.change_table.change_points`. Beside its columns a row has
-    the param_ columns of the table, and texts are categories as in the table. Intervals are 95 % intervals.
-    """
-    history = History.of(table)
-    found = change_table.change_points(
-        history,
-        method=method,
-        control=control,
-        higher_better=higher_better,
-        repo=repo,
-        confirmations=confirmations,
-        jobs=jobs,
-        cache=cache,
-        show_progress=show_progress,
-    )
-    return with_columns_of(history.frame, found)
+    return judged
+
+
+#: `change_table.change_points`, whose rows have the param_ columns of the table and categories as there.
+change_points = _with_columns(change_table.change_points)
 
 
 def compare(

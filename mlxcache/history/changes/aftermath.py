@@ -13,11 +13,6 @@ from mlxcache.history.changes.confirmations import Confirmation
 from mlxcache.history.changes.documentation import documentation_only
 from mlxcache.history.loading.history import facts_of
 
-_ENOUGH_SERIES: Final = 5
-_MOST: Final = 0.6
-_ALL: Final = 0.9
-_TOGETHER: Final = 2  # commits
-_DID: Final = {"regression": "got worse", "improvement": "got better"}
 # A range with nothing but documentation keeps this share of its odds.
 _DOCUMENTATION_ODDS: Final = 1 / 20
 
@@ -34,65 +29,6 @@ def range_commits(df: pd.DataFrame, changes: pd.DataFrame) -> list[int]:
         first, last = position(before), position(after)
         counts.append(last - first if first is not None and last is not None else 0)
     return counts
-
-
-def note_common_moves(changes: pd.DataFrame, series_of_place: Mapping[tuple[str, str], int]) -> pd.DataFrame:
-    """Note changes that most benchmarks of a machine and environment made at once.
-
-    It moved, rather than the code.
-
-    `series_of_place` counts the series of each (machine, env). Nothing is taken off the list: a change may
-    well slow everything down.
-    """
-    if changes.empty:
-        return changes
-    changes = changes.copy()
-    for (machine, env, direction), group in changes.groupby(["machine", "env", "direction"], observed=True):
-        total = series_of_place.get((str(machine), str(env)), 0)
-        if total < _ENOUGH_SERIES:
-            continue
-        places = group["after_index"].to_numpy()
-        for label, place in zip(group.index, places, strict=True):
-            together = group.loc[np.abs(places - place) <= _TOGETHER, "series"].nunique()
-            if together >= _MOST * total:
-                text = (
-                    f"{together} of {total} benchmarks here {_DID[str(direction)]} at once: "
-                    "look at the machine and its packages"
-                )
-                changes.loc[label, "note"] = "; ".join(filter(None, [changes.loc[label, "note"], text]))
-    return changes
-
-
-def machine_events(
-    changes: pd.DataFrame, benchmarks_of_place: Mapping[tuple[str, str], int]
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """What stays, and one row for each move that all benchmarks of a machine and environment made at once.
-
-    It is the machine's, where there are enough benchmarks to tell, and no rerun has confirmed any of it. Its row
-    is the one with the middle size. `benchmarks_of_place` counts the benchmarks of each (machine, env).
-    """
-    gone: set[Any] = set()
-    events = []
-    for (machine, env, direction), group in changes.groupby(["machine", "env", "direction"], observed=True):
-        total = benchmarks_of_place.get((str(machine), str(env)), 0)
-        if total < _ENOUGH_SERIES:
-            continue
-        places = group["after_index"].to_numpy()
-        for place in sorted(set(places.tolist())):
-            together = group[(np.abs(places - place) <= _TOGETHER) & ~group.index.isin(gone)]
-            many = together["benchmark"].nunique()
-            if many < _ALL * total or bool(together["confirmed"].any()):
-                continue
-            gone.update(together.index)
-            middle = together.sort_values("size").iloc[[(len(together) - 1) // 2]].assign(kind="machine")
-            middle["note"] = (
-                f"{many} of {total} benchmarks here ({len(together)} series) {_DID[str(direction)]} at once, "
-                "of which this is the middle one: the machine changed"
-            )
-            events.append(middle)
-    if not events:
-        return changes, changes.iloc[:0]
-    return changes[~changes.index.isin(gone)].reset_index(drop=True), pd.concat(events, ignore_index=True)
 
 
 def without_documentation(

@@ -22,13 +22,12 @@ import pandas as pd
 
 from mlxcache.history.changes.aftermath import (
     apply_confirmations,
-    machine_events,
-    note_common_moves,
     range_commits,
     without_documentation,
 )
 from mlxcache.history.changes.confirmations import Confirmation
 from mlxcache.history.changes.judging import Judged, judge_all, judge_counts
+from mlxcache.history.changes.machine_moves import machine_events, note_common_moves
 from mlxcache.history.changes.segments import Change, Method
 from mlxcache.history.loading.by_series import in_order_of
 from mlxcache.history.loading.direction import direction_of, higher_is_better
@@ -47,44 +46,33 @@ from mlxcache.history.loading.series_table import (
     median_controls,
     tasks_of,
 )
-from mlxcache.history.statistics.control import ran_beside
 from mlxcache.history.statistics.counted import is_count
 from mlxcache.history.statistics.effect import Effect
 from mlxcache.support.workers import processes_for
 
-COLUMNS: Final = (
-    "series",
-    *KEY_COLUMNS,
-    "kind",
-    "before",
-    "after",
-    "direction",
-    "magnitude",
-    "ci95_low",
-    "ci95_high",
-    "difference",
-    "difference_ci95_low",
-    "difference_ci95_high",
-    "size",
-    "confidence",
-    "state",
-    "confirmed",
-    "recovered_at",
-    "value_before",
-    "value_after",
-    "n_before",
-    "n_after",
-    "segment_start",
-    "segment_end",
-    "before_index",
-    "after_index",
-    "search_before",
-    "search_after",
-    "range_commits",
-    "p_value",
-    "control",
-    "note",
-)
+# Every column in its order, and its kind where the table is empty.
+_KINDS: Final[dict[str, Any]] = {
+    name: kind
+    for names, kind in (
+        ("series", np.int64),
+        (" ".join([*KEY_COLUMNS, "kind before after direction"]), "str"),
+        ("magnitude ci95_low ci95_high difference difference_ci95_low difference_ci95_high", np.float64),
+        ("size confidence", np.float64),
+        ("state", "str"),
+        ("confirmed", np.bool_),
+        ("recovered_at", "str"),
+        ("value_before value_after", np.float64),
+        ("n_before n_after", np.int64),
+        ("segment_start segment_end", "str"),
+        ("before_index after_index", np.int64),
+        ("search_before search_after", "str"),
+        ("range_commits", np.int64),
+        ("p_value", np.float64),
+        ("control note", "str"),
+    )
+    for name in names.split()
+}
+COLUMNS: Final = tuple(_KINDS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -261,14 +249,11 @@ def change_points(
     small = (changes["size"] < chosen.min_change - 1e-9) & ~changes["unit"].map(is_count).astype(bool)
     unsure = (changes["confidence"] < chosen.min_confidence) | small
     changes = changes[~unsure | changes["confirmed"]]
-    named = {(key.machine, key.env, key.benchmark) for key in keys.values()}
-    # Where a control ran, it has been asked already: one that stood still says that the code did it.
-    controlled = {task.key[:2] for task in (*tasks, *again) if any(map(ran_beside, task.controls))}
-    per_place = Counter(name[:2] for name in named if name[:2] not in controlled)
-    changes, events = machine_events(changes, per_place)
+    ours = (task for task in (*tasks, *again, *counts) if not is_control_benchmark(task.key.benchmark))
+    changes, events = machine_events(changes, ours)
     order = ["after_index", "confidence", "series"]
     listed = ChangesFrame(changes.sort_values(order, ascending=[False, False, True], ignore_index=True))
-    asked_for = frozenset(name[2] for name in named if is_control_benchmark(name[2]))
+    asked_for = frozenset(filter(is_control_benchmark, (key.benchmark for key in keys.values())))
     listed.set_aside = SetAside(refuted, documentation, _with_events(machine_rows, events), asked_for)
     return listed
 
@@ -365,26 +350,4 @@ def _recovery(change: Change, changes: Sequence[Change]) -> int | None:
 
 def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
     frame = pd.DataFrame(rows, columns=list(COLUMNS))
-    if rows:
-        return frame
-    number: dict[str, Any] = dict.fromkeys(
-        [
-            "magnitude",
-            "ci95_low",
-            "ci95_high",
-            "difference",
-            "difference_ci95_low",
-            "difference_ci95_high",
-            "size",
-            "confidence",
-            "value_before",
-            "value_after",
-            "p_value",
-        ],
-        np.float64,
-    )
-    whole: dict[str, Any] = dict.fromkeys(
-        ["series", "n_before", "n_after", "before_index", "after_index", "range_commits"], np.int64
-    )
-    kinds = {**dict.fromkeys(COLUMNS, "str"), **number, **whole, "confirmed": np.bool_}
-    return frame.astype(kinds)
+    return frame if rows else frame.astype(_KINDS)

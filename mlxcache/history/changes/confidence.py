@@ -12,17 +12,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mlxcache.history.statistics.density import profile
 from mlxcache.history.statistics.noise import FloatArray, inflation, median
 
 # Values further than this from a boundary say little about it: machines change in the meantime.
 WINDOW = 40
+# Values that a level has at least, and how far off a change may be placed.
+_LEVEL = 3
+_CLOSE = 2
 
 
 @dataclass(frozen=True)
 class Evidence:
     """What is known about one proposed change; WINDOW values on both sides count.
 
-    gain: by how many values two levels explain more than one does, as a kernel sees it; wild values do no harm.
     slope: the difference in standard errors once a straight line through both sides may explain it: small for a
         drift.
     overlap: pairs of a value before and one after that lie the right way round, less those that do not: 1 where
@@ -31,33 +34,37 @@ class Evidence:
         change comes and goes.
     smaller_side: number of values (at most WINDOW) on the side that has fewer.
     at_end: the smaller side is cut off by the end of the series and may yet grow.
+    told: log-likelihood of the two levels over that of one of them alone.
+    placed: how probable it is that the step lies within two values of its place, if there is one.
     """
 
-    gain: float
     slope: float
     overlap: float
     elsewhere: float
     smaller_side: int
     at_end: bool
+    told: float
+    placed: float
 
     def vector(self) -> FloatArray:
         """The regression's terms, the constant first."""
         return np.array(
             [
                 1.0,
-                math.log(max(self.gain, 0.05)),
                 min(max(self.slope, -3.0), 10.0),
                 self.overlap,
                 self.elsewhere,
                 1.0 / self.smaller_side,
                 1.0 / self.smaller_side**2,
                 float(self.at_end),
+                math.log1p(min(max(self.told, 0.0), 200.0)),
+                math.log(max(self.placed, 1e-3)),
             ]
         )
 
 
 # Terms in the order of Evidence.vector; remade by tools/tune_detector.py.
-WEIGHTS: tuple[float, ...] = (-4.232, 1.163, 0.358, 4.376, -0.951, -23.199, 24.994, 0.948)
+WEIGHTS: tuple[float, ...] = (-5.182, 0.311, 4.277, -1.066, -33.339, 51.91, 1.418, 1.1, 1.331)
 
 
 def confidence(evidence: Evidence, weights: tuple[float, ...] = WEIGHTS) -> float:
@@ -83,16 +90,22 @@ def step_with_slope(y: FloatArray, split: int) -> tuple[float, float]:
     return size, math.sqrt(tt / determinant)
 
 
-def kernel_gain(x: FloatArray, split: int, width: float) -> float:
-    """By how much the kernel cost of `x` falls when it is split; 0 for no difference."""
-    alike = np.exp(-0.5 * ((x[:, None] - x[None, :]) / width) ** 2)
-    before, after = alike[:split, :split].sum() / split, alike[split:, split:].sum() / (len(x) - split)
-    return float(before + after - alike.sum() / len(x))
-
-
 def overlap(before: FloatArray, after: FloatArray) -> float:
     """Cliff's delta: 1 if all values after lie above all before, 0 if they are alike."""
     return float(np.sign(after[:, None] - before[None, :]).mean())
+
+
+def told_and_placed(before: FloatArray, after: FloatArray) -> tuple[float, float]:
+    """`Evidence.told` and `Evidence.placed` of the step between the two."""
+    n = len(before)
+    likely = profile(before, after, np.concatenate([before, after]))
+    inner = likely[_LEVEL : len(likely) - _LEVEL]
+    if not len(inner):
+        return 0.0, 1.0
+    best = float(inner.max())
+    mass = np.exp(inner - best)
+    near = mass[max(0, n - _LEVEL - _CLOSE) : n - _LEVEL + _CLOSE + 1]
+    return best - max(0.0, float(likely[-1])), float(near.sum() / mass.sum())
 
 
 @dataclass(frozen=True)
@@ -112,12 +125,11 @@ class Side:
 class Surroundings:
     """What lies around both sides.
 
-    noise, width: standard deviation of a value nearby, from residuals and from differences. rho: the residuals'
-    autocorrelation. earlier, later: values beyond the two levels. at_end: which sides the series' ends cut off.
+    noise: standard deviation of the residuals nearby. rho: their autocorrelation. earlier, later: values beyond
+    the two levels. at_end: which sides the series' ends cut off.
     """
 
     noise: float
-    width: float
     rho: float
     earlier: FloatArray
     later: FloatArray
@@ -130,15 +142,16 @@ def weigh(before: Side, after: Side, around: Surroundings, shift: float) -> Evid
     sign = 1.0 if shift >= 0 else -1.0
     inflated = math.sqrt(inflation(around.rho))
     middle = (before.middle + after.middle) / 2.0
-    both = np.concatenate([before.x, after.x])
     wrong = int((sign * (around.earlier - middle) > 0).sum()) + int((sign * (around.later - middle) <= 0).sum())
     size, factor = step_with_slope(np.concatenate([before.clipped, after.clipped]), n)
     first_cut, last_cut = around.at_end
+    told, placed = told_and_placed(before.x, after.x)
     return Evidence(
-        gain=kernel_gain(both, n, max(around.noise, around.width / 2.0)),
         slope=sign * size / (around.noise * inflated * factor),
         overlap=sign * overlap(before.x, after.x),
         elsewhere=wrong / max(1, len(around.earlier) + len(around.later)),
         smaller_side=min(n, m),
         at_end=(last_cut and m <= n) or (first_cut and n < m),
+        told=told,
+        placed=placed,
     )

@@ -31,7 +31,13 @@ def _change(x: FloatArray, start: int, index: int, stop: int) -> Change:
     margin = _Z_95 * error
     smaller = min(len(before), len(after))
     evidence = Evidence(
-        gain=float(smaller), slope=z, overlap=1.0, elsewhere=0.0, smaller_side=smaller, at_end=stop == len(x)
+        slope=z,
+        overlap=1.0,
+        elsewhere=0.0,
+        smaller_side=smaller,
+        at_end=stop == len(x),
+        told=z * z / 2.0,
+        placed=1.0,
     )
     effect = Shift(shift, shift - margin, shift + margin)
     # A change of this size is as good as certain; the last commit alone has nobody to bear it out.

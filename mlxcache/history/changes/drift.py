@@ -33,6 +33,8 @@ _PLACES: Final = 16
 _REACH: Final = 80
 # A ramp has a beginning, an end and two heights.
 _NUMBERS: Final = 4
+# One step alone is far more common than a ramp that looks like it; several one way are not.
+_DOUBT: Final = 1.0
 
 
 class Ramp(NamedTuple):
@@ -71,7 +73,8 @@ def _as_drift(x: FloatArray, group: list[Change], scale: Scale) -> list[Change]:
     noise *= inflation(autocorrelation(ramp.rest))
     # The Bayesian criterion: a number more has to explain log(n) squares.
     better = (float(steps @ steps) - ramp.squares) / noise
-    needs = (_NUMBERS - 2 * len(group) - 1) * math.log(len(y))
+    more = _NUMBERS - 2 * len(group) - 1 + (_DOUBT if len(group) == 1 else 0.0)
+    needs = more * math.log(len(y))
     if better <= needs or ramp.height * group[0].effect.shift <= 0:
         return group
     margin = 1.96 * math.sqrt(noise * 12.0 / len(y))

@@ -41,6 +41,8 @@ MIN_CHANGE = 0.025
 MIN_CONFIDENCE = 0.6
 _LEVEL = 3
 _ROUNDING = 1e-9
+# How often boundaries are moved and weighed; further rounds change next to nothing.
+_ROUNDS = 3
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,6 @@ class _Series:
 
     x: FloatArray
     clipped: FloatArray
-    width: FloatArray
     rest: FloatArray
     scale: Scale
 
@@ -118,7 +119,6 @@ def _judge(series: _Series, start: int, index: int, stop: int, method: Method) -
     rest = series.rest[near]
     around = Surroundings(
         noise=max(math.sqrt(float(rest @ rest) / len(rest)), FLOOR),
-        width=float(series.width[index]),
         rho=autocorrelation(rest),
         earlier=series.x[max(0, start - WINDOW) : start],
         later=series.x[stop : stop + WINDOW],
@@ -148,9 +148,8 @@ def _is_level(before: FloatArray, after: FloatArray, shift: float) -> bool:
 
 
 def _prepare(x: FloatArray, boundaries: list[int], scale: Scale) -> _Series:
-    width = local_width(x)
-    clipped = clip_outliers(x, width)
-    return _Series(x, clipped, width, residuals(clipped, boundaries), scale)
+    clipped = clip_outliers(x, local_width(x))
+    return _Series(x, clipped, residuals(clipped, boundaries), scale)
 
 
 def find_changes(
@@ -171,28 +170,48 @@ def find_changes(
     if not boundaries:
         return []
     series = _prepare(x, boundaries, scale)
-    if chosen.reach:
-        boundaries = relocate(x, boundaries, reach=chosen.reach)
-    edges = [0, *boundaries, len(x)]
-    changes = [_judge(series, edges[k - 1], edges[k], edges[k + 1], chosen) for k in range(1, len(edges) - 1)]
+    reach = chosen.reach
+    changes: list[Change] = []
+    for _ in range(_ROUNDS):
+        # Again with the levels that are left: a proposal that is gone had cut them short.
+        placed = relocate(x, boundaries, reach=reach) if reach else boundaries
+        if changes and placed == boundaries:
+            break
+        edges = [0, *placed, len(x)]
+        changes = [
+            _judge(series, start, index, stop, chosen)
+            for start, index, stop in zip(edges, edges[1:], edges[2:], strict=False)
+        ]
+        changes = _prune(series, changes, chosen, dropped)
+        boundaries = [change.index for change in changes]
+        reach *= 2
+        if not boundaries:
+            break
+    return changes
+
+
+def _prune(
+    series: _Series, changes: list[Change], method: Method, dropped: Callable[[Change], None] | None
+) -> list[Change]:
+    """The changes that are left once the weakest went, one after the other."""
     while changes:
         # Too small comes before too unsure.
         small = [
-            c.size < chosen.min_change - _ROUNDING or (c.is_open and not chosen.open_intervals) for c in changes
+            c.size < method.min_change - _ROUNDING or (c.is_open and not method.open_intervals) for c in changes
         ]
         ranking = [c.confidence - 2.0 * too_small for c, too_small in zip(changes, small, strict=True)]
         weakest = int(np.argmin(ranking))
-        if ranking[weakest] >= chosen.min_confidence:
+        if ranking[weakest] >= method.min_confidence:
             break
         gone = changes.pop(weakest)
         if dropped is not None:
             dropped(gone)
         if weakest > 0:
             left = changes[weakest - 1]
-            changes[weakest - 1] = _judge(series, left.start, left.index, gone.stop, chosen)
+            changes[weakest - 1] = _judge(series, left.start, left.index, gone.stop, method)
         if weakest < len(changes):
             right = changes[weakest]
-            changes[weakest] = _judge(series, gone.start, right.index, right.stop, chosen)
+            changes[weakest] = _judge(series, gone.start, right.index, right.stop, method)
     return changes
 
 

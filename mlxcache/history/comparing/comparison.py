@@ -48,6 +48,9 @@ from mlxcache.support.composed import then
 
 # What two runs of one commit differ by where no history tells (standard deviation).
 _RUN_TO_RUN: Final = 0.03
+# Where there is one run of each commit alone, nothing is known of the machine: a guess that few machines exceed.
+_UNKNOWN: Final = 0.10
+_FEWEST_RUNS: Final = 3
 _ENOUGH_HISTORY: Final = 6
 # From how many series on, and for which share of them, a move is one of the machine's, or of all of them.
 _ENOUGH_SERIES: Final = 5
@@ -254,9 +257,10 @@ def _stored(task: Task, at_base: int, at_head: int, within: float) -> _Row:
     if is_count(task.key.unit):
         return _counted(task.key, values[[at_base]], values[[at_head]])
     known = len(x) >= _ENOUGH_HISTORY
-    runs = math.sqrt(2.0) * (short_term_sigma(x) if known else _RUN_TO_RUN)
+    assumed = _UNKNOWN if len(x) < _FEWEST_RUNS else _RUN_TO_RUN
+    runs = math.sqrt(2.0) * (short_term_sigma(x) if known else assumed)
     error = max(within, runs)
-    freedom = float(min(len(x) - 2, 30)) if known else 30.0
+    freedom = float(min(len(x) - 2, 30)) if known else 30.0 if len(x) >= _FEWEST_RUNS else 4.0
     shift = float(x[at_head] - x[at_base])
     margin = float(stdtrit(freedom, 0.975)) * error
     value_base, value_head = float(values[at_base]), float(values[at_head])
@@ -271,7 +275,7 @@ def _stored(task: Task, at_base: int, at_head: int, within: float) -> _Row:
         p_value=2.0 * float(stdtr(freedom, -abs(shift) / error)),
         rounds=1,
         control=control,
-        note="" if known else f"{len(x)} commits measured: assumed that runs differ by {_RUN_TO_RUN:.0%}",
+        note="" if known else f"{len(x)} commits measured: assumed that runs differ by {assumed:.0%}",
         shares=_shares(effect, value_base, value_head),
     )
 

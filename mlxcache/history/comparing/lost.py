@@ -7,7 +7,7 @@ was compared: they are not in it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import pandas as pd
@@ -22,12 +22,13 @@ class Lost:
     """Series by name that base has and head has not; `elsewhere` differ in environment or version only.
 
     `reasons` are series that the suites themselves tell to be lost, and why: removed, or a file that head cannot
-    import.
+    import. `one_sided` are machines that measured base or head alone, and which.
     """
 
     gave_nothing: tuple[str, ...]
     elsewhere: tuple[str, ...]
     reasons: Mapping[str, str] = field(default_factory=dict)
+    one_sided: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -46,6 +47,8 @@ class Lost:
         for name, reason in self.reasons.items():
             by_reason.setdefault(reason, []).append(name)
         told += [f"lost: {_names(names)}: {reason}" for reason, names in by_reason.items()]
+        for machine, side in self.one_sided.items():
+            told.append(f"{machine} measured {side} only, so nothing is known of it")
         if self.elsewhere:
             told.append(
                 f"{_count(self.elsewhere)} cannot be compared, since the benchmark's own code or its environment "
@@ -63,7 +66,10 @@ def lost_in_table(df: pd.DataFrame, base: str, head: str) -> Lost:
     """From stored results of two commits; machines that have measured one of them only are left out."""
     good = df[(df["status"] == "ok") & df["commit"].isin([base, head])]
     on_base, on_head = good[good["commit"] == base], good[good["commit"] == head]
-    return _lost(on_base[on_base["machine"].isin(set(on_head["machine"]))], on_head)
+    machines = [set(side["machine"].astype("str")) for side in (on_base, on_head)]
+    alone = dict.fromkeys(machines[0] - machines[1], "base") | dict.fromkeys(machines[1] - machines[0], "head")
+    both = on_base["machine"].astype("str").isin(machines[1])
+    return replace(_lost(on_base[both.to_numpy(bool)], on_head), one_sided=dict(sorted(alone.items())))
 
 
 def _lost(base: pd.DataFrame, head: pd.DataFrame) -> Lost:

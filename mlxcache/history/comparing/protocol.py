@@ -23,6 +23,7 @@ from mlxcache.history.changes.confirmations import Confirmation
 from mlxcache.history.comparing.comparison import judge_rounds, judge_stored
 from mlxcache.history.comparing.exit_status import ExitStatus
 from mlxcache.history.comparing.lost import Lost, lost_in_rounds, lost_in_table
+from mlxcache.history.comparing.rounds import Rounds
 from mlxcache.history.comparing.runner_noise import noise_lines
 from mlxcache.history.comparing.verdicts import Limits, Verdict, overall
 from mlxcache.history.loading.history import History
@@ -52,7 +53,8 @@ class Comparison:
 
     `lost` names series that gave a value on base and none on head; `noise` says how steady the runner was, one
     line each; `measured` whether both commits were measured in turn, which is when more rounds help; `proof` what
-    was then installed and which suite ran, for each side and environment.
+    was then installed and which suite ran, for each side and environment. `undone` are the reasons of comparisons
+    that should have been part of this one and were not made.
     """
 
     rows: pd.DataFrame
@@ -65,12 +67,15 @@ class Comparison:
     measured: bool = False
     protocol: Protocol = field(default_factory=Protocol)
     proof: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
+    undone: Sequence[str] = field(default_factory=tuple)
 
     @property
     def exit_status(self) -> ExitStatus:
-        """What a command ends with: slower before lost, lost before what noise hides."""
+        """What a command ends with: slower before what was not done, then lost, then what noise hides."""
         if self.verdict is Verdict.REGRESSION:
             return ExitStatus.SLOWER
+        if self.undone:
+            return ExitStatus.NOT_DONE
         if self.lost:
             return ExitStatus.BROKEN
         return ExitStatus.CANNOT_TELL if self.verdict is Verdict.INCONCLUSIVE else ExitStatus.NOTHING_SLOWER
@@ -83,26 +88,53 @@ class NotDone:
     reason: str
 
 
-@dataclass(frozen=True)
-class Measured:
-    """One batch of rounds, with what failed in it, one line each.
+def joined(outcomes: Sequence[Comparison | NotDone]) -> Comparison | NotDone:
+    """One comparison of several, such as of one machine each or of shards of the suite, of the same two commits.
 
-    `cut` names the benchmarks that did not run at all because the time was up; None where it was not. `lost` are
-    series of base's suite that head cannot give, with the reason; `higher_better` says by benchmark which way is
-    better; `proof` what was installed and which suite ran, for each side and environment.
+    What was not done keeps the others from being a pass. Raises ValueError where they are of other commits or
+    limits, or a series is in two of them.
     """
-
-    rounds: pd.DataFrame
-    failures: tuple[str, ...] = ()
-    cut: tuple[str, ...] | None = None
-    lost: Mapping[str, str] = field(default_factory=dict)
-    notices: tuple[str, ...] = ()
-    higher_better: Mapping[str, bool] = field(default_factory=dict)
-    proof: tuple[Mapping[str, Any], ...] = ()
+    done = [outcome for outcome in outcomes if isinstance(outcome, Comparison)]
+    reasons = tuple(outcome.reason for outcome in outcomes if isinstance(outcome, NotDone))
+    if len(outcomes) == 1 or not done:
+        return outcomes[0] if len(outcomes) == 1 else NotDone("; ".join(reasons))
+    first = done[0]
+    for other in done[1:]:
+        for what in ("base", "head"):
+            if getattr(other, what) != getattr(first, what):
+                raise ValueError(
+                    f"the comparisons are of {what} {getattr(first, what)[:10]} and {getattr(other, what)[:10]}; "
+                    "expected the same two commits"
+                )
+        if other.protocol.limits != first.protocol.limits:
+            raise ValueError("the comparisons were made by other limits (--relevant); expected the same")
+    rows = pd.concat([outcome.rows for outcome in done], ignore_index=True)
+    keys = ["machine", "env", "benchmark", "params", "version"]
+    if (twice := rows.duplicated(keys)).any():
+        row = rows[twice].iloc[0]
+        raise ValueError(
+            f"{series_name(str(row['benchmark']), str(row['params']))} of {row['machine']} is in two comparisons"
+        )
+    verdicts = {outcome.verdict for outcome in done}
+    verdict = next(v for v in (Verdict.REGRESSION, Verdict.INCONCLUSIVE, Verdict.NO_REGRESSION) if v in verdicts)
+    if reasons and verdict is Verdict.NO_REGRESSION:
+        verdict = Verdict.INCONCLUSIVE
+    rank = rows["verdict"].map({"regression": 0, "inconclusive": 1, "no regression": 2})
+    return dataclasses.replace(
+        first,
+        rows=rows.iloc[rank.argsort(kind="stable")].reset_index(drop=True),
+        verdict=verdict,
+        notices=tuple(dict.fromkeys(line for outcome in done for line in outcome.notices)),
+        noise=tuple(dict.fromkeys(line for outcome in done for line in outcome.noise)),
+        lost=tuple(dict.fromkeys(name for outcome in done for name in outcome.lost)),
+        measured=all(outcome.measured for outcome in done),
+        proof=tuple(entry for outcome in done for entry in outcome.proof),
+        undone=(*(line for outcome in done for line in outcome.undone), *reasons),
+    )
 
 
 # Measures both commits in turn once more: benchmark patterns in, none for all. None: there is no time left.
-Measure = Callable[[Sequence[str]], Measured | None]
+Measure = Callable[[Sequence[str]], Rounds | None]
 
 
 def compare_stored(
@@ -111,6 +143,7 @@ def compare_stored(
     head: str,
     protocol: Protocol | None = None,
     *,
+    named: str = "",
     confirmations: Iterable[Confirmation] = (),
     repo: str | os.PathLike[str] | None = None,
 ) -> Comparison:
@@ -121,6 +154,8 @@ def compare_stored(
         base: full hash; where it has no results, the newest commit of its history that has some.
         head: full hash.
         protocol: None is `Protocol()`.
+        named: full hash of what was asked for instead of base, if base is where head left it; it is compared with
+            where neither base nor anything before it has results.
         confirmations, repo: for the changes that base has already, see `change_points`.
 
     Raises:
@@ -128,7 +163,7 @@ def compare_stored(
     """
     chosen = protocol or Protocol()
     known = changes_on_line(history, chosen, confirmations, repo)
-    base, notices = nearest_measured(history, base)
+    base, notices = nearest_measured(history, base, named)
     if base == head:
         raise ValueError(f"head and base are the same commit {head[:10]}; there is nothing to compare")
     rows, remarks = judge_stored(
@@ -174,14 +209,14 @@ def compare_measured(
     failures: dict[str, None] = {}
     bench: Sequence[str] = chosen.bench
     never: tuple[str, ...] = ()
-    first: Measured | None = None
+    first: Rounds | None = None
     for look in range(chosen.looks):
         batch = measure(bench)
         if batch is None:
             break
         first = first or batch  # later ones see some of the benchmarks only
         failures.update(dict.fromkeys(batch.failures))
-        frames.append(batch.rounds.assign(round=batch.rounds["round"] + look * chosen.rounds))
+        frames.append(batch.table.assign(round=batch.table["round"] + look * chosen.rounds))
         rounds = pd.concat(frames, ignore_index=True)
         rows, remarks = judge_rounds(
             rounds,
@@ -195,7 +230,7 @@ def compare_measured(
         if batch.cut is not None:
             never = batch.cut if look == 0 else never
             break
-        if overall(rows["verdict"].tolist(), share) is not Verdict.INCONCLUSIVE:
+        if rows.empty or overall(rows["verdict"].tolist(), share) is not Verdict.INCONCLUSIVE:
             break
         still_open = rows[rows["verdict"] == Verdict.INCONCLUSIVE]
         names = zip(still_open["benchmark"], still_open["params"], strict=True)
@@ -208,9 +243,9 @@ def compare_measured(
     if never:
         shown = ", ".join(never[:5]) + (f" and {len(never) - 5} more" if len(never) > 5 else "")
         notices.append(f"{len(never)} benchmarks were not measured within the budget: {shown}")
-    if overall(rows["verdict"].tolist(), share) is Verdict.INCONCLUSIVE:
+    if not rows.empty and overall(rows["verdict"].tolist(), share) is Verdict.INCONCLUSIVE:
         notices.append("what is inconclusive is not fine: a quieter machine or more --rounds would tell")
-    noise = noise_lines(rows, rounds, chosen.control)
+    noise = [] if rows.empty else noise_lines(rows, rounds, chosen.control)
     lost = dataclasses.replace(lost_in_rounds(rounds), reasons=first.lost)
     compared = _compared(rows, base, head, lost, notices, noise, chosen, measured=True, complete=not never)
     return dataclasses.replace(compared, proof=first.proof)
@@ -241,7 +276,9 @@ def _compared(
     measured: bool,
     complete: bool = True,
 ) -> Comparison:
-    verdict = overall(rows["verdict"].tolist(), protocol.limits)
+    # Where head lost all there was, that is the answer.
+    all_lost = rows.empty and bool(lost.missing)
+    verdict = Verdict.INCONCLUSIVE if all_lost else overall(rows["verdict"].tolist(), protocol.limits)
     if (lost.missing or not complete) and verdict is Verdict.NO_REGRESSION:
         verdict = Verdict.INCONCLUSIVE  # what did not run cannot have passed
     return Comparison(
@@ -261,15 +298,20 @@ def changes_on_line(
     return change_points(before, control=protocol.control, repo=repo, confirmations=confirmations)
 
 
-def nearest_measured(history: History, base: str) -> tuple[str, list[str]]:
-    """`base`, or the newest commit of its history that has results, with a remark that says so."""
+def nearest_measured(history: History, base: str, named: str = "") -> tuple[str, list[str]]:
+    """`base`, or the newest commit of its history that has results, else `named`, with a remark that says so."""
     if base in history.commits:
         return base, []
     line = [
         commit for commit in history.commits.values() if commit.place == "line" and commit.position is not None
     ]
     if not line:
-        raise ValueError(f"no commit of the history of {base[:10]} has results; measure it, or use --measure")
+        where = f"{base[:10]}, where it left {named[:10]}," if named not in ("", base) else base[:10]
+        if named in history.commits:
+            return named, [
+                f"{named[:10]} itself is compared instead: neither {where} nor anything before has results"
+            ]
+        raise ValueError(f"neither {where} nor anything before has results; measure it, or use --measure")
     newest = max(line, key=lambda commit: commit.position or 0)
     return newest.name, [f"{base[:10]} has no results; compared with {newest.name[:10]}, the newest before it"]
 

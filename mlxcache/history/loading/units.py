@@ -115,7 +115,8 @@ def _singular(text: str) -> set[str]:
     found = set()
     for word in _WORD.findall(text):
         for known in (word, word[:-1], word[:-2]):
-            if known in _KNOWN and (known == word or word in (f"{known}s", f"{known}es")):
+            # "Gbps" is no plural of pounds.
+            if known in _KNOWN and (known == word or (known != "gbp" and word in (f"{known}s", f"{known}es"))):
                 word = known
                 break
         else:

@@ -53,7 +53,9 @@ class CommitOrder:
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class Known:
+    """What git says of a commit: its dates in seconds since 1970, and the first line of its message."""
+
     hash: str
     author_s: int
     committer_s: int
@@ -86,7 +88,7 @@ def order_commits(
         return CommitOrder(commits, (notice,) if commits else (), ())
 
     shallow = _git(repo, "rev-parse", "--is-shallow-repository").strip() == b"true"
-    line = _read_line(repo, branch, first_parent)
+    line = read_line(repo, branch, first_parent)
     positions = {known.hash: position for position, known in enumerate(line)}
     missing = [name for name in recorded if name not in positions]
     found = _look_up(repo, missing) if missing else {}
@@ -134,7 +136,8 @@ def _date_key(date_s: int | None) -> int:
     return date_s if date_s is not None else -(2**62)
 
 
-def _read_line(repo: str | os.PathLike[str], branch: str, first_parent: bool) -> list[_Known]:
+def read_line(repo: str | os.PathLike[str], branch: str, first_parent: bool = True) -> list[Known]:
+    """Every commit of a branch's line, oldest first. Raises RepositoryError where git has none."""
     shape = "--first-parent" if first_parent else "--topo-order"
     if branch.startswith("-"):
         raise RepositoryError(f"branch: got {branch!r}, expected the name of a branch, tag or commit")
@@ -143,15 +146,15 @@ def _read_line(repo: str | os.PathLike[str], branch: str, first_parent: bool) ->
     for row in output.decode("utf-8", "replace").split("\n"):
         parts = row.split("\t", 3)
         if len(parts) == 4:
-            line.append(_Known(parts[0], int(parts[1]), int(parts[2]), parts[3]))
+            line.append(Known(parts[0], int(parts[1]), int(parts[2]), parts[3]))
     return line
 
 
-def _look_up(repo: str | os.PathLike[str], names: Iterable[str]) -> dict[str, _Known]:
+def _look_up(repo: str | os.PathLike[str], names: Iterable[str]) -> dict[str, Known]:
     """What the repository knows of commits that are not on the line, all in one call."""
     asked = [name for name in names if _ASKABLE.fullmatch(name)]
     output = _git(repo, "cat-file", "--batch", text="".join(f"{name}^{{commit}}\n" for name in asked))
-    found: dict[str, _Known] = {}
+    found: dict[str, Known] = {}
     start = 0
     for name in asked:
         end = output.find(b"\n", start)
@@ -166,7 +169,7 @@ def _look_up(repo: str | os.PathLike[str], names: Iterable[str]) -> dict[str, _K
     return found
 
 
-def _parse_commit(full: str, content: bytes) -> _Known:
+def _parse_commit(full: str, content: bytes) -> Known:
     header, _, message = content.decode("utf-8", "replace").partition("\n\n")
     times = {"author": 0, "committer": 0}
     for row in header.split("\n"):
@@ -174,7 +177,7 @@ def _parse_commit(full: str, content: bytes) -> _Known:
         match = re.search(r"> (-?\d+) [-+]\d+$", rest)
         if role in times and match:
             times[role] = int(match[1])
-    return _Known(full, times["author"], times["committer"], message.lstrip("\n").partition("\n")[0])
+    return Known(full, times["author"], times["committer"], message.lstrip("\n").partition("\n")[0])
 
 
 def _git(repo: str | os.PathLike[str], *arguments: str, text: str = "") -> bytes:
