@@ -160,7 +160,8 @@ def make_map(tests: list[str]) -> None:
     subprocess.run([*command, f"--junitxml={report}", *left_out, *tests], cwd=ROOT, check=False)
     took: dict[str, float] = {}
     for case in ET.parse(report).iter("testcase"):
-        name = f"{case.get('classname', '')}.{re.sub(r'[[].*', '', case.get('name', ''), flags=re.DOTALL)}"
+        plain = case.get("name", "").partition("[")[0]  # all parameters of a test count as one
+        name = f"{case.get('classname', '')}.{plain}"
         took[name] = took.get(name, 0.0) + float(case.get("time", 0))
     files = {
         ".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in ROOT.glob("tests/**/test_*.py")
@@ -190,7 +191,9 @@ def tests_for(mutant: Mutant, known: dict[str, dict[str, object]], most: float) 
     lines: dict[str, list[str]] = known["lines"].get(mutant.file, {})  # type: ignore[assignment]
     seconds: dict[str, float] = known["seconds"]  # type: ignore[assignment]
     chosen, total = [], 0.0
-    for name in sorted(lines.get(str(mutant.line), []), key=lambda name: (seconds.get(name, 0.5), name)):
+    # What runs when the module is imported is every test's that uses the module.
+    runs = lines.get(str(mutant.line)) or {name for names in lines.values() for name in names}
+    for name in sorted(runs, key=lambda name: (seconds.get(name, 0.5), name)):
         total += seconds.get(name, 0.5)
         if chosen and total > most:
             break
