@@ -27,7 +27,7 @@ SITE := https://$(firstword $(subst /, ,$(GITHUB_REPOSITORY))).github.io/$(lastw
 endif
 endif
 
-.PHONY: help setup workflows results-tree compare confirm notify rehearse proof-small proof-large bench releases test lint site notebook pictures wheel numbers mutants detector-table model-table clean counts
+.PHONY: help setup workflows results-tree count compare confirm notify rehearse proof-small proof-large proof-counts bench releases test lint site notebook pictures wheel numbers mutants detector-table model-table clean counts
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
@@ -45,8 +45,9 @@ bench: $(READY) ## measure the current commit: at most two minutes once everythi
 	@echo "Peers, whole models, cells and quantised storage are left out: \`$(BIN)/mlxcache bench\` measures all of the suite."
 	$(BIN)/mlxcache bench HEAD^! --rounds 1 --bench '^(?!peers|model|quantised|cells)'
 
-# What `make counts` counts of a commit: the step with both paths, and what no commit changes.
-COUNTED ?= decode\.Decode\.time_step\(.int(32|64)., 128, 1024\)|control\.Control\.time_(python|mlx)
+# What `make counts` counts of a commit, each with both paths where it has them: a step that is taken again and one that goes on,
+# caches beside bare MLX and mlx-lm's, a chunk, the options of reading, a ring's lap, attention, the adapter, the controls.
+COUNTED ?= decode\.Decode\.time_step\(.int(32|64)., 128, 1024\)|instructions\.|prefill\.Prefill\.time_chunk\(.*, 128, 128\)|positions\.Positions\.time_read_32_layers\(.*, 1\)|ring\.Lap\.time_lap\(256\)|attend\.Attend\.time_layer\(.*, 1, 8\)|control\.Control\.time_(python|mlx)
 counts: $(READY) ## count the instructions of the current commit's steps (COUNTED), where a counter is installed
 	$(BIN)/mlxcache bench HEAD^! --count '$(COUNTED)' --results "$(RESULTS)"
 
@@ -74,6 +75,12 @@ results-tree: ## the branch of results, or an empty folder, in results-tree/ (RE
 # 1, 3 and 4 are verdicts, which the output has; 2 is "it could not be done".
 VERDICTS = { status=$$?; case $$status in 1|3|4) ;; *) exit $$status ;; esac; }
 
+# What a pull request is counted by, on Linux, where two commits take two minutes: the step with both paths.
+PR_COUNT ?= ^decode\.(Decode\.)?time_step(\(.int(32|64)., 128, 1024\))?$$
+count: $(READY) ## BASE against HEAD, counted in instructions, into OUT: the first answer
+	$(BIN)/mlxcache machine --write >/dev/null
+	$(BIN)/mlxcache compare "$(BASE)" HEAD --measure --count '$(PR_COUNT)' --results "$(RESULTS)" --format json > "$(OUT)" || $(VERDICTS)
+
 compare: $(READY) ## BASE against HEAD, measured in turn, into OUT; fails only if it could not be done
 	$(BIN)/mlxcache machine --write >/dev/null
 	$(BIN)/mlxcache compare "$(BASE)" HEAD --measure --bench '$(PR_BENCH)' --budget $(BUDGET) \
@@ -94,6 +101,9 @@ proof-small: $(READY) ## plant slowdowns in a clone and see that the chain names
 
 proof-large: $(READY) ## the same with 34 of them among 270 quiet commits (an hour or two; goes on in .asv/proof)
 	$(BIN)/python tools/proof.py --size large --folder .asv/proof
+
+proof-counts: $(READY) ## twenty slowdowns of one per cent, counted (an hour; goes on in .asv/proof-counts)
+	$(BIN)/python tools/proof_counts.py --folder .asv/proof-counts
 
 wheel: $(READY) ## build the wheel into dist/
 	rm -rf dist

@@ -106,6 +106,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     2 is that it could not be done, whatever the reason; 1 is never an accident. 128 and the signal's number after
     a signal, 141 when whoever reads has gone.
     """
+    if sys.stdout is None:  # `>&-`
+        return _complain("standard output is closed, so nobody would read the answer; give it a file or /dev/null")
     _write_any_text(sys.stdout)
     _write_any_text(sys.stderr)
     signals = _Signals()

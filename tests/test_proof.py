@@ -10,6 +10,7 @@ import pytest
 
 from tools import proof
 from tools.proof import SIZES, Made, Plant, judged, kinds, make_history, make_pulls, passed, report
+from tools.proof_counts import PIECES, Piece, missed, planted
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -113,3 +114,21 @@ def test_the_line_of_commits_is_as_planned(tmp_path: Path) -> None:
     assert [name for name, _ in pulls] == ["held slice", "quiet"]
     assert proof.git(clone, "rev-parse", f"{pulls[0][1]}^") == made[0].commit
     assert proof.git(clone, "rev-parse", "main-line") == made[-1].commit
+
+
+@pytest.mark.parametrize("piece", PIECES, ids=lambda piece: piece.name)
+def test_a_piece_of_a_per_cent_fits_the_code_as_it_is(piece: Piece) -> None:
+    """Its function is there, and the module is still Python with it inside."""
+    text = (ROOT / "mlxcache" / f"{piece.module}.py").read_text(encoding="utf-8")
+    changed = planted(text, piece, 3)
+    ast.parse(changed)
+    assert len(changed.splitlines()) > len(text.splitlines())
+
+
+def test_what_counts_missed_is_said() -> None:
+    """A plant that is not named at its very commit, a quiet one that is, counts too far apart, wrong verdicts."""
+    part = judged(line("", "", "a slice", "", "", "", ""), [change(3), change(6)])
+    part |= {"apart": [0.001, 0.004], "rises": [0.01]}
+    pulls = [{"planted": "a slice", "verdict": "no regression"}, {"planted": "", "verdict": "regression"}]
+    assert len(missed({"history": part, "pulls": pulls, "seconds": None})) == 5
+    assert missed({"history": None, "pulls": None, "seconds": None}) == []

@@ -1,6 +1,6 @@
 """Plants slowdowns in other people's projects and lets `mlxcache compare` and `asv continuous` look for them.
 
-    python -m tools.foreign_table FOLDER [PROJECT ...]
+    python -m tools.foreign_table FOLDER [PROJECT[:PLANT] ...]
 
 FOLDER holds the projects' source distributions, as `pip download --no-deps --no-binary :all: PROJECT` brings them;
 each is unpacked there into a repository of two commits a plant. Prints the rows of the table in docs/comparing.md.
@@ -108,14 +108,14 @@ PROJECTS = (
     Project(
         "xarray",
         "xarray",
-        ("numpy", "pandas"),
-        r"merge\.DatasetAddVariable\.time_variable_insertion\(100?\)",
+        ("numpy", "pandas", "cftime"),
+        r"^(merge\.DatasetAddVariable|repr\.|accessors\.)",
         (
             Plant("xarray/core/dataset.py", "Dataset.__setitem__", 0.10),
             Plant("xarray/core/dataset.py", "", 0.0),
         ),
         config="asv_bench/asv.conf.json",
-        options=("--rounds", "10"),
+        options=("--rounds", "10", "--budget", "12"),
     ),
 )
 
@@ -215,10 +215,13 @@ def main(arguments: list[str]) -> None:
     """Print a row for each plant."""
     folder = Path(arguments[0]).resolve()
     for project in PROJECTS:
-        if arguments[1:] and project.name not in arguments[1:]:
-            continue
-        root = _prepared(folder, project)
-        for number, plant in enumerate(project.plants):
+        asked = [
+            (number, plant)
+            for number, plant in enumerate(project.plants)
+            if not arguments[1:] or {project.name, f"{project.name}:{number}"} & set(arguments[1:])
+        ]
+        root = _prepared(folder, project) if asked else folder
+        for number, plant in asked:
             print(_row(root, project, number, plant), flush=True)
 
 

@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from types import FrameType
 
 from mlxcache.commands.selecting import needs
 from mlxcache.counters.choosing import COUNTERS, NoCounterError, choose, series_name
@@ -216,8 +217,14 @@ def _asv(
         # In a session of its own the child hears of signals from us alone, once each: it saves and ends, and we
         # still report what there is.
         with subprocess.Popen(command, env=environment, start_new_session=True) as process:
+            stopped: list[int] = []
+
+            def stop(number: int, frame: FrameType | None) -> None:
+                stopped.append(number)
+                process.send_signal(number)
+
             before = {
-                number: signal.signal(number, lambda number, frame: process.send_signal(number))
+                number: signal.signal(number, stop)
                 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
                 if signal.getsignal(number) is not signal.SIG_IGN
             }
@@ -227,4 +234,5 @@ def _asv(
                 for number, handler in before.items():
                     signal.signal(number, handler)
         lines = said.read_text(encoding="utf-8").splitlines() if said.exists() else []
-    return status, [json.loads(line) for line in lines]
+    # asv does not always tell that it was stopped, and who measures many commits must know.
+    return 128 + stopped[0] if stopped else status, [json.loads(line) for line in lines]

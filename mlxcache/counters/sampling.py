@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 import time
 import timeit
 from collections.abc import Callable
@@ -14,11 +13,14 @@ from .counter import CountError, Reader
 # Python's interpreter adapts to a loop within a few dozen passes.
 WARM_CALLS = 24
 WARM_SECONDS = 2.0
-CALLS = 32
+# valgrind translates anew after counting was switched on, and threads take a while to find their order.
+LEAD_CALLS = 6
+LEAD_SECONDS = 2.0
+CALLS = 24
 LEAST_CALLS = 6
 SECONDS = 4.0
-# A sample is the mean of several calls: threads that meet each other earlier or later average out.
-SAMPLES = 8
+# A sample is the lower quartile of several calls: threads that meet each other only add instructions.
+SAMPLES = 6
 # Below this many instructions a call is repeated within a reading, if that is allowed.
 SHORT = 1_000_000
 
@@ -46,8 +48,11 @@ def sample(
     _warm(call, setup, clock)
     reader.begin()
     timer = timeit.Timer(call, setup, timer=reader)
-    for _ in range(2):  # valgrind translates anew after counting was switched on
+    began = clock()
+    for lead in range(LEAD_CALLS):
         timer.timeit(max(1, number))
+        if lead and clock() - began > LEAD_SECONDS:
+            break
     first = timer.timeit(max(1, number)) / max(1, number)
     if not number:
         number = max(1, math.ceil(SHORT / max(1.0, first))) if repeatable else 1
@@ -82,6 +87,6 @@ def _nothing() -> None:
 
 
 def grouped(counts: list[float], samples: int = SAMPLES) -> list[float]:
-    """Means of neighbours, at most `samples` of them."""
-    size = math.ceil(len(counts) / samples)
-    return [statistics.fmean(counts[i : i + size]) for i in range(0, len(counts), size)]
+    """Lower quartiles of at most `samples` parts, each spread over the whole run."""
+    parts = min(samples, len(counts))
+    return [sorted(counts[i::parts])[len(counts[i::parts]) // 4] for i in range(parts)]

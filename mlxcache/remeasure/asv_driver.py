@@ -47,6 +47,7 @@ from mlxcache.remeasure.pairing import Pairing, Run, Selection, Work, pair
 from mlxcache.remeasure.suites import Suite, SuiteError, SuiteSource
 from mlxcache.support.folder_lock import FolderBusyError, folder_lock
 from mlxcache.support.git import run_git
+from mlxcache.support.names import series_name
 from mlxcache.support.sessions import end_session, end_with
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -447,6 +448,13 @@ def _run(plan: dict[str, Any], shop: Workshop, work: list[tuple[Side, Side, Work
                             side=side.role,
                             reason=_why(said),
                         )
+                        if each.changed and {("base", *failed[1:]), ("head", *failed[1:])} <= told:
+                            # base has a benchmark of its own by that name, which this one replaces
+                            shop.event(
+                                "lost",
+                                name=series_name(each.name, value.params),
+                                reason="its code changed, and head's fails on both sides",
+                            )
                 if all(value.value is None for value in values):
                     dead.add((head.env.name, each.name))
                     shop.event("dead", env=head.env.name, benchmark=each.name)
@@ -488,7 +496,7 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Work until standard input ends; the arguments: the parent's process id, a folder to remove at the end."""
+    """Work until standard input ends; the arguments: the parent's process id, a folder to make and to remove."""
     # Whatever asv prints to standard output must not get between the events.
     say = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
@@ -499,6 +507,7 @@ def main(arguments: list[str]) -> int:
             signal.signal(number, _stop)
         if not end_with(int(arguments[0])):
             raise Stopped
+        scratch.mkdir(mode=0o700)
         os.environ["TMPDIR"] = tempfile.tempdir = str(scratch)
         shop = Workshop(say)
         for plan in _plans():
@@ -517,8 +526,6 @@ def main(arguments: list[str]) -> int:
             signal.signal(number, signal.SIG_IGN)
         end_session(os.getpid())
         shutil.rmtree(scratch, ignore_errors=True)
-        if os.getppid() != int(arguments[0]):  # nobody else is left to do it
-            shutil.rmtree(scratch.parent, ignore_errors=True)
         if shop is not None:
             shop.close()
         with contextlib.suppress(OSError):

@@ -46,8 +46,9 @@ class DriverProcess:
     """
 
     def __init__(self) -> None:
-        # Named before it is made, so that no signal can come between the folder and its name.
+        # The driver makes it, once it is sure to end with us, and removes it; what has no name needs no removing.
         self._scratch = Path(tempfile.gettempdir()) / f"mlxcache-measure-{os.getpid()}-{os.urandom(4).hex()}"
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 closed at the end of the with block
         self._process: subprocess.Popen[bytes] | None = None
         self._unread = b""
 
@@ -61,6 +62,7 @@ class DriverProcess:
             if self._process is not None:
                 self._end(self._process, gently=kind is None)
         finally:
+            self._log.close()
             shutil.rmtree(self._scratch, ignore_errors=True)
 
     def run(self, plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -87,27 +89,22 @@ class DriverProcess:
 
     def said(self, lines: int = 4) -> str:
         """The end of what asv and the driver printed."""
-        with contextlib.suppress(OSError):
-            text = (self._scratch / "log").read_text(encoding="utf-8", errors="replace")
-            kept = [line.strip() for line in text.splitlines() if line.strip()]
-            return " / ".join(kept[-lines:]) or "no message"
-        return "no message"
+        # pread, since the file's position is shared with those who write.
+        text = os.pread(self._log.fileno(), os.fstat(self._log.fileno()).st_size, 0).decode(errors="replace")
+        kept = [line.strip() for line in text.splitlines() if line.strip()]
+        return " / ".join(kept[-lines:]) or "no message"
 
     def _start(self) -> subprocess.Popen[bytes]:
         _sweep(self._scratch.parent)
-        self._scratch.mkdir(mode=0o700)
-        inner = self._scratch / "tmp"
-        inner.mkdir()
         root = str(Path(__file__).resolve().parents[2])
-        with (self._scratch / "log").open("wb") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", _START, root, str(os.getpid()), str(inner)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                # Ctrl-C is for us: we end it, and wait until it has cleaned up.
-                start_new_session=True,
-            )
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _START, root, str(os.getpid()), str(self._scratch)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            # Ctrl-C is for us: we end it, and wait until it has cleaned up.
+            start_new_session=True,
+        )
         return self._process
 
     def _lines(self, process: subprocess.Popen[bytes]) -> Iterator[bytes | None]:
@@ -154,7 +151,7 @@ class DriverProcess:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove what one left that was killed between making its folder and starting a driver that would have."""
+    """Remove what is left where both of the two were killed, as by a machine that ran out of memory."""
     for left in folder.glob("mlxcache-measure-*-*"):
         with contextlib.suppress(OSError, ValueError):
             try:

@@ -27,11 +27,12 @@ class Run:
 
 @dataclass(frozen=True)
 class Work:
-    """A benchmark that is run on both sides, with the same parameter sets."""
+    """A benchmark that is run on both sides, with the same parameter sets; `changed`: its code differs."""
 
     name: str
     base: Run
     head: Run
+    changed: bool = False
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,8 @@ def pair(on_head: Listing, on_base: Listing, own: Listing, selection: Selection,
         if there is None:
             added.append(name)
             continue
-        if before is not None and before.get("version") != entry.get("version"):
+        is_changed = before is not None and before.get("version") != entry.get("version")
+        if is_changed:
             changed.append(name)
         base_labels, head_labels = labels(there), labels(entry)
         both = [label for label in wanted if label in base_labels]
@@ -122,6 +124,7 @@ def pair(on_head: Listing, on_base: Listing, own: Listing, selection: Selection,
                     name,
                     Run(source.suite, there, _places(base_labels, both, there)),
                     Run(on_head.suite, entry, _places(head_labels, both, entry)),
+                    is_changed,
                 )
             )
     lost += _gone(on_head, own, selection)

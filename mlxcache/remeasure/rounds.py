@@ -97,7 +97,8 @@ def measure(
         driver: what runs the plan; `DriverProcess.run` keeps environments and caches for the next one.
 
     Raises:
-        MeasureError: a commit cannot be built or imported, nothing matches, or not one value came out.
+        MeasureError: a commit cannot be built or imported, nothing matches, or there is neither a value nor a
+            loss.
         OverBudgetError: nothing came out within `seconds`.
         ValueError: fewer than one round.
     """
@@ -124,11 +125,12 @@ def measure(
         if event["event"] == "error":
             raise MeasureError(str(event["message"]))
         got.take(event)
-    if not got.rows and got.cut is not None and not got.failures:
+    # What head lost is an answer, also where there is no other.
+    nothing = not got.rows and not got.lost
+    if nothing and got.cut is not None and not got.failures:
         raise OverBudgetError(f"the {(seconds or 0.0) / 60:.0f} minutes went by before anything was measured")
-    if not got.rows:
-        gone = [f"{name}: {reason}" for name, reason in got.lost.items()]
-        why = "; ".join([*got.failures, *gone]) or "every benchmark was skipped"
+    if nothing:
+        why = "; ".join(got.failures) or "every benchmark was skipped"
         raise MeasureError(f"not one value was measured: {why}")
     table = pd.DataFrame(got.rows, columns=list(COLUMNS))
     units = table.drop_duplicates("benchmark").set_index("benchmark")["unit"]

@@ -196,7 +196,7 @@ def headline(comparison: Comparison) -> str:
     parts = [f"{int(count.get(v, 0))} {v}" for v in Verdict if count.get(v, 0)]
     fine = int((rows["significant"] & ~rows["relevant"]).sum())
     small = f"; {fine} significant but too small to be relevant" if fine else ""
-    return f"{comparison.verdict}: {len(rows)} series compared, {', '.join(parts)}{small}"
+    return f"{comparison.verdict}: {len(rows)} series compared{''.join(f', {part}' for part in parts)}{small}"
 
 
 def as_text(comparison: Comparison) -> str:

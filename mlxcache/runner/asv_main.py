@@ -7,6 +7,7 @@ whole. A termination signal ends the run as Ctrl-C does.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import logging
@@ -20,6 +21,7 @@ from mlxcache.counters.asv_suite import count_instead
 from mlxcache.counters.choosing import named
 from mlxcache.runner.changes import Changes
 from mlxcache.runner.shards import Shard, Took, restrict_discovery
+from mlxcache.support.folder_lock import FolderBusyError, folder_lock
 from mlxcache.support.sessions import end_with
 
 # How `mlxcache bench` tells this process what to change in the configuration; see `runner.changes`.
@@ -68,6 +70,7 @@ def main() -> None:
         config = load(cls, path)
         changes.apply(config)
         if not {"--dry-run", "-n"} & set(sys.argv):
+            _alone(Path(config.env_dir))
             _save_each_result(asv.results.Results, config.results_dir)
         return config
 
@@ -78,6 +81,18 @@ def main() -> None:
     except KeyboardInterrupt:
         print("asv: interrupted; the benchmarks that had finished are saved", file=sys.stderr)
         sys.exit(130)
+
+
+_held = contextlib.ExitStack()
+
+
+def _alone(environments: Path) -> None:
+    """Keep others out of asv's environments: two runs would measure each other's commits under their own names."""
+    environments.mkdir(parents=True, exist_ok=True)
+    try:
+        _held.enter_context(folder_lock(environments, 1.0))
+    except FolderBusyError as error:
+        sys.exit(f"mlxcache bench: asv's environments are in use: {error}")
 
 
 class Said(logging.Handler):

@@ -111,6 +111,13 @@ def test_a_signal_that_was_swallowed_comes_again(number: signal.Signals) -> None
     assert "what was finished is kept" in told
 
 
+def test_a_closed_standard_output_is_said() -> None:
+    """Status 2 with words, for a verdict that nobody can read is none."""
+    command = f"{sys.executable} -m mlxcache --version >&-"
+    done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, "standard output is closed" in done.stderr) == (2, True)
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A per cent sign in a help text would end in a traceback of argparse."""

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from mlxcache.remeasure.driver_process import _sweep
 from mlxcache.reports.comparison import ReportError, read_json
 from mlxcache.support.sessions import members
 from tests.commands.micro_project import BENCH, Micro
@@ -75,6 +74,26 @@ def test_what_head_lost_is_named_at_once(micro: Micro) -> None:
     assert line.startswith("broken or lost on head (3): ")
     assert all(name in line for name in ("bench.track_other", "bench.track_sized(2)", "more.track_m"))
     assert "benchmarks/more.py cannot be imported on head: SyntaxError" in told.stdout
+
+
+@pytest.mark.parametrize(
+    ("files", "lost"),
+    [
+        ({"benchmarks/bench.py": ""}, "removed or renamed"),
+        ({"micro/__init__.py": "OTHER = 3\n"}, "gave no value on head"),
+        (
+            {"benchmarks/bench.py": BENCH.replace("micro.WORK", "1 / 0")},
+            "its code changed, and head's fails on both",
+        ),
+    ],
+    ids=["an-empty-suite", "only-head-fails", "heads-benchmark-fails"],
+)
+def test_a_comparison_in_which_all_is_lost_says_what(micro: Micro, files: dict[str, str], lost: str) -> None:
+    """Status 4 and not 2: that head lost it is an answer, which a comment can tell."""
+    micro.commit("head", files)
+    told = json.loads(micro.compare("--bench", "track_work", "--format", "json", check=4).stdout)
+    assert told["lost"] == ["bench.track_work"]
+    assert lost in " ".join(told["notices"])
 
 
 def test_a_file_that_base_cannot_import_hides_nothing(micro: Micro) -> None:
@@ -255,8 +274,6 @@ def test_a_signal_leaves_nothing_behind(micro: Micro, number: signal.Signals, tm
         time.sleep(0.05)
     assert not _lives(driver)
     assert not members(driver)
-    if number == signal.SIGKILL:
-        _sweep(left)  # what nobody could take away is taken away by the next measurement, first of all
     assert list(left.iterdir()) == []
     assert git(micro.folder, "worktree", "list") == before
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
+import mmap
+import platform
 import statistics
 import struct
+import time
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +29,7 @@ from mlxcache.counters.counter import CountError
 from mlxcache.counters.counting import count_call, what_was_said
 from mlxcache.counters.instruction_set import name_of
 from mlxcache.counters.kernel import attributes, count_of, why
-from mlxcache.counters.sampling import sample
+from mlxcache.counters.sampling import SAMPLES, grouped, sample
 
 
 def _valgrind() -> Any:
@@ -203,6 +207,39 @@ def test_a_child_that_dies_says_what_happened() -> None:
     """The process's own output is in the error."""
     with pytest.raises(CountError, match="IndexError"):
         count_call(_valgrind(), __name__, "busy", [-1])
+
+
+def unknown_instruction() -> None:
+    """What no valgrind of today plays: an addition of 512 bits."""
+    memory = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+    memory.write(bytes.fromhex("62f17c4858c0c3"))
+    ctypes.CFUNCTYPE(None)(ctypes.addressof(ctypes.c_char.from_buffer(memory)))()
+
+
+def forever() -> None:
+    """Does not end."""
+    while True:
+        time.sleep(0.1)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the instruction is x86-64's")
+def test_an_instruction_that_valgrind_does_not_know_is_said() -> None:
+    """The process dies of it; valgrind's own words are in the error."""
+    with pytest.raises(CountError, match=r"(?s)status -?\d+.*unhandled instruction bytes"):
+        count_call(_valgrind(), __name__, "unknown_instruction", [])
+
+
+def test_a_time_limit_ends_a_count() -> None:
+    """What takes too long is ended, and the error says how long it had."""
+    with pytest.raises(CountError, match="not counted within 4 s"):
+        count_call(_valgrind(), __name__, "forever", [], timeout=4)
+
+
+def test_a_sample_is_a_lower_quartile_of_the_whole_run() -> None:
+    """Calls to which threads added something, early or late, move no sample."""
+    counts = [100.0 + 50.0 * (place in (3, 4, 5, 13, 20)) for place in range(24)]
+    assert grouped([500.0, 500.0, *counts[2:]]) == [100.0] * SAMPLES
+    assert grouped([7.0, 9.0]) == [7.0, 9.0]
 
 
 def test_counted_wants_a_function_with_a_name() -> None:

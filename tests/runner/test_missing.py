@@ -3,9 +3,26 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 from mlxcache.runner.missing import in_order, with_results
+from mlxcache.support.folder_lock import folder_lock
+
+
+def test_two_runs_do_not_share_environments(tmp_path: Path) -> None:
+    """The second one ends and says who holds them: each would measure the other's commits under its own names."""
+    modules = "import sys; from pathlib import Path; from mlxcache.runner.asv_main import _alone"
+    program = f"{modules}; _alone(Path(sys.argv[1]))"
+    with folder_lock(tmp_path, 0.0):
+        done = subprocess.run(
+            [sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=False
+        )
+    assert done.returncode == 1
+    assert f"in use: {tmp_path} is being written by process {os.getpid()}" in done.stderr
+    assert subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False).returncode == 0
 
 
 def test_ends_first_then_the_middle_of_the_longest_gap() -> None:

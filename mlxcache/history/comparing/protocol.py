@@ -230,7 +230,7 @@ def compare_measured(
         if batch.cut is not None:
             never = batch.cut if look == 0 else never
             break
-        if overall(rows["verdict"].tolist(), share) is not Verdict.INCONCLUSIVE:
+        if rows.empty or overall(rows["verdict"].tolist(), share) is not Verdict.INCONCLUSIVE:
             break
         still_open = rows[rows["verdict"] == Verdict.INCONCLUSIVE]
         names = zip(still_open["benchmark"], still_open["params"], strict=True)
@@ -243,9 +243,9 @@ def compare_measured(
     if never:
         shown = ", ".join(never[:5]) + (f" and {len(never) - 5} more" if len(never) > 5 else "")
         notices.append(f"{len(never)} benchmarks were not measured within the budget: {shown}")
-    if overall(rows["verdict"].tolist(), share) is Verdict.INCONCLUSIVE:
+    if not rows.empty and overall(rows["verdict"].tolist(), share) is Verdict.INCONCLUSIVE:
         notices.append("what is inconclusive is not fine: a quieter machine or more --rounds would tell")
-    noise = noise_lines(rows, rounds, chosen.control)
+    noise = [] if rows.empty else noise_lines(rows, rounds, chosen.control)
     lost = dataclasses.replace(lost_in_rounds(rounds), reasons=first.lost)
     compared = _compared(rows, base, head, lost, notices, noise, chosen, measured=True, complete=not never)
     return dataclasses.replace(compared, proof=first.proof)
@@ -276,7 +276,9 @@ def _compared(
     measured: bool,
     complete: bool = True,
 ) -> Comparison:
-    verdict = overall(rows["verdict"].tolist(), protocol.limits)
+    # Where head lost all there was, that is the answer.
+    all_lost = rows.empty and bool(lost.missing)
+    verdict = Verdict.INCONCLUSIVE if all_lost else overall(rows["verdict"].tolist(), protocol.limits)
     if (lost.missing or not complete) and verdict is Verdict.NO_REGRESSION:
         verdict = Verdict.INCONCLUSIVE  # what did not run cannot have passed
     return Comparison(

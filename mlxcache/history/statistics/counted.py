@@ -17,9 +17,9 @@ UNIT: Final = "instructions"
 # The smallest change of a count that matters.
 SMALLEST: Final = 0.005
 # The standard deviation of the logarithms of counts of one commit, each in a process of its own.
-SPREAD: Final = 0.0012
+SPREAD: Final = 0.0006
 # Pairs that `compare --measure` takes: the first two could decide, the third says how well they repeat.
-COUNT_ROUNDS: Final = 3
+COUNT_ROUNDS: Final = 2
 # Commits on each side that a level's value is taken from.
 _WINDOW: Final = 12
 
