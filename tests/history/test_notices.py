@@ -34,10 +34,8 @@ def test_what_was_lost_is_told_with_its_reason() -> None:
 
 
 def rounds_of(values: list[float], benchmark: str = "control.time_spin", machine: str = "m") -> pd.DataFrame:
-    """A benchmark's values, in the columns that matter here; categories, of which one has no values."""
-    rows = pd.DataFrame({"machine": machine, "benchmark": benchmark, "params": "", "value": values})
-    rows["params"] = pd.Categorical(rows["params"], categories=["", "never measured"])
-    return rows
+    """A benchmark's values, in the columns that matter here."""
+    return pd.DataFrame({"machine": machine, "benchmark": benchmark, "params": "", "value": values})
 
 
 def test_intervals_say_how_quiet_it_was() -> None:
