@@ -97,33 +97,66 @@ def test_series_keep_their_names_when_results_are_added(tmp_path: Path) -> None:
     assert {label: after[label] for label in before} == before
 
 
-def _unpack(text: str, index: dict[str, Any]) -> dict[str, tuple[list[int], list[float], list[float]]]:
+def _unpack(text: str) -> dict[str, tuple[list[int], Any, Any]]:
+    """Commits, values and lower ends relative to them, as the head of data/explorer.py describes the letters."""
     match = re.fullmatch(r"mlxcacheData\((.*)\);\n", text, re.S)
     assert match
     found = {}
     for name, packed in json.loads(match[1])[1].items():
         bits = np.unpackbits(np.frombuffer(base64.b64decode(packed["c"]), np.uint8))
-        values = np.frombuffer(base64.b64decode(packed["v"]), "<f4")
-        low = np.frombuffer(base64.b64decode(packed["l"]), "<f2")
-        found[name] = (np.flatnonzero(bits).tolist(), values.tolist(), low.tolist())
+        if "q" in packed:
+            first, last = packed["s"]
+            steps = np.frombuffer(base64.b64decode(packed["q"]), "<u2")
+            values = np.exp(first + (last - first) * steps / 65535)
+        else:
+            values = np.frombuffer(base64.b64decode(packed["v"]), "<f4")
+        if "i" in packed:
+            low = -np.exp2(np.frombuffer(base64.b64decode(packed["i"]), np.uint8) / 12 - 241 / 12)
+        else:
+            low = np.frombuffer(base64.b64decode(packed["l"]), "<f2")
+        found[name] = (np.flatnonzero(bits).tolist(), values, low)
     return found
 
 
 def test_packed_series_unpack_to_what_was_measured(table: Any, tmp_path: Path) -> None:
-    """Commits exactly, values to seven digits, intervals to a thousandth of the value."""
+    """Commits exactly, values to 0.005 %, intervals to a fiftieth of their distance from the value."""
     df, changes = table
     store = SeriesStore(df)
     write_explorer_data(Output(tmp_path / "site"), gather(df, changes))
     unpacked = {}
     for path in (tmp_path / "site" / "data").glob("*-*.js"):
-        unpacked |= _unpack(path.read_text(), {})
+        unpacked |= _unpack(path.read_text())
     assert len(unpacked) == len(store)
     for position in range(len(store)):
         series = store.series(position)
         commits, values, low = unpacked[series.key.id]
         assert commits == series.commits.tolist()
-        assert values == pytest.approx(series.values.tolist(), rel=1e-6)
-        assert (np.array(low) + 1) * series.values == pytest.approx(series.low, rel=1e-3)
+        assert values == pytest.approx(series.values, rel=5e-5)
+        assert -low == pytest.approx(1 - series.low / series.values, rel=0.03, abs=1e-6)
+
+
+def test_only_seconds_that_lie_together_are_packed_closer(tmp_path: Path) -> None:
+    """Counts stay to the digit, and so does a series with a zero or one that spans a factor of a million."""
+    own = {
+        "a.time_near": [1e-3 * (1 + 0.37 * (i % 3)) for i in range(20)],
+        "a.time_zero": [float(i % 2) for i in range(20)],
+        "a.time_far": [1e-6 if i % 2 else 1.5 for i in range(20)],
+        "a.count_near": [16_000_001.0 + i for i in range(20)],
+    }
+    write_benchmarks(tmp_path / "results", list(own))
+    for number in range(20):
+        write_file(tmp_path / "results", number, {name: values[number] for name, values in own.items()})
+    df, changes = judged(tmp_path / "results")
+    write_explorer_data(Output(tmp_path / "site"), gather(df, changes))
+    (path,) = (tmp_path / "site" / "data").glob("a-*.js")
+    text = path.read_text()
+    found = _unpack(text)
+    names = {key.id: key.benchmark for key in SeriesStore(df).keys}
+    assert len(found) == 4
+    for series, (_, values, _) in found.items():
+        close = names[series] == "a.time_near"
+        assert ('"q":' in text.partition(series)[2].partition("}")[0]) == close
+        assert values == pytest.approx(own[names[series]], rel=1e-5 if close else 1e-7)
 
 
 def test_large_benchmarks_are_split_into_files(tmp_path: Path) -> None:
@@ -138,9 +171,9 @@ def test_large_benchmarks_are_split_into_files(tmp_path: Path) -> None:
         )
     df, changes = judged(tmp_path / "results")
     write_explorer_data(Output(tmp_path / "site"), gather(df, changes))
-    files = list((tmp_path / "site" / "data").glob("a.time_x*.js"))
+    files = list((tmp_path / "site" / "data").glob("a-*.js"))
     assert len(files) == 2
-    assert sum(len(_unpack(path.read_text(), {})) for path in files) == 2000
+    assert sum(len(_unpack(path.read_text())) for path in files) == 2000
 
 
 def test_one_event_holds_all_series_that_moved_together(table: Any) -> None:

@@ -172,7 +172,11 @@ def test_all_values_are_in_one_file(tmp_path: Path) -> None:
     assert all(f"<code>{name}</code>" in page for name in table.columns)
     parquet = site / "values.parquet"
     if parquet.exists():  # where pyarrow is installed
-        assert pd.read_parquet(parquet)["value"].tolist() == pytest.approx(table["value"].tolist())
+        packed = pd.read_parquet(parquet)
+        assert packed["value"].tolist() == pytest.approx(table["value"].tolist(), rel=1e-7)
+        for name in ("ci99_low", "ci99_high"):
+            distance, kept = table[name] - table["value"], packed[name] - packed["value"]
+            assert kept.tolist() == pytest.approx(distance.tolist(), rel=0.01)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from selenium.webdriver.common.by import By
 
-from tests.dashboard.site_trees import ODD
+from mlxcache.dashboard.site import build_site
+from tests.dashboard.site_trees import ODD, judged, write_benchmarks, write_file
 
 
 class Reader:
@@ -214,3 +215,19 @@ def test_values_in_two_modes_have_no_line(browser: Any, odd: Path) -> None:
     browser.open(odd / "explorer.html", "#b=odd.count_large")
     browser.wait("document.getElementById('chart').dataset.drawn")
     assert browser.run("return Explorer.lines().map(line => Boolean(line.modes))") == [False]
+
+
+def test_thousands_of_values_are_a_course_until_one_looks_closer(browser: Any, tmp_path: Path) -> None:
+    """Their medians are the line and a shade holds most of them; a part of the axis shows every value again."""
+    write_benchmarks(tmp_path / "results", ["a.time_long"])
+    for number in range(1600):
+        write_file(tmp_path / "results", number, {"a.time_long": 1e-3 * (1 + 0.01 * (number * 7 % 11))})
+    build_site(*judged(tmp_path / "results"), tmp_path / "site")
+    browser.open(tmp_path / "site" / "explorer.html", "#b=a.time_long")
+    browser.wait("document.getElementById('hint').textContent.includes('1,600 values')")
+    assert browser.run("return Explorer.lines()[0].course.bins.length") == 1600 // 7
+    assert browser.run("return document.querySelectorAll('#chart .scatterlayer .point').length") < 10
+    browser.run("Plotly.relayout('chart', {'xaxis.range[0]': 100, 'xaxis.range[1]': 160})")
+    browser.wait("Explorer.lines()[0].course === null")
+    assert "values" not in browser.driver.find_element(By.ID, "hint").text
+    assert browser.run("return document.querySelectorAll('#chart .scatterlayer .point').length") > 20

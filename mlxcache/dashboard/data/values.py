@@ -18,7 +18,7 @@ from mlxcache.reports.plain_text import clean
 
 CSV_PATH: Final = "values.csv.gz"
 PARQUET_PATH: Final = "values.parquet"
-_VERSION: Final = b"2"
+_VERSION: Final = b"3"
 # More rows than this are in the Parquet file only: as text they would take longer than the rest of the site.
 MOST_CSV_ROWS: Final = 1_000_000
 
@@ -26,9 +26,10 @@ MOST_CSV_ROWS: Final = 1_000_000
 COLUMNS: Final = {
     "benchmark": "the benchmark's name",
     "params": "its parameters by name, as `path=int64 head_dim=64`; empty where it has none",
-    "value": "the measured value",
+    "value": "the measured value; the Parquet file has seven digits of seconds, and all of everything else",
     "unit": "of value and interval: seconds, bytes, ratio, ...",
-    "ci99_low": "lower end of this run's 99 % interval, in single precision; empty where it has none",
+    "ci99_low": "lower end of this run's 99 % interval; empty where it has none. The Parquet file has it to a "
+    "hundredth of its distance from the value",
     "ci99_high": "upper end of it",
     "status": "ok, failed or skipped; only ok has a value",
     "commit": "the full hash",
@@ -65,17 +66,32 @@ def write_values(out: Output, facts: SiteFacts) -> list[str]:
 
 
 def _as_parquet(table: pd.DataFrame, target: io.BytesIO) -> None:
-    """Digits of a measurement hardly repeat: bytes by their place compress, a dictionary of values does not."""
-    bounds = ["ci99_low", "ci99_high"]
-    numbers = ["value", *bounds]
-    table.astype(dict.fromkeys(bounds, "float32")).to_parquet(
+    """Digits of a measurement hardly repeat: bytes by their place compress, a dictionary of values does not.
+
+    Digits that are noise are zeros here: an end of an interval needs two bytes then, not seven.
+    """
+    numbers = ["value", "ci99_low", "ci99_high"]
+    value, low, high = (table[name].to_numpy(np.float64) for name in numbers)
+    with np.errstate(all="ignore"):
+        size = np.abs(value)
+        time = (table["unit"] == "seconds").to_numpy() & (size > 1e-30) & (size < 1e30)
+        kept = [np.where(time, value.astype(np.float32), value), _coarse(low, value), _coarse(high, value)]
+    table.assign(**dict(zip(numbers, kept, strict=True))).to_parquet(
         target,
         engine="pyarrow",
         index=False,
         compression="zstd",
+        compression_level=15,
         use_dictionary=[name for name in table.columns if name not in numbers],
         column_encoding=dict.fromkeys(numbers, "BYTE_STREAM_SPLIT"),
     )
+
+
+def _coarse(bounds: Any, values: Any) -> Any:
+    """Ends of intervals to a hundredth of their distance from the value."""
+    step = np.exp2(np.floor(np.log2(np.abs(bounds - values))) - 6)
+    rounded = np.round(bounds / step) * step
+    return np.where(np.isfinite(rounded), rounded, bounds)
 
 
 def _as_csv(table: pd.DataFrame) -> bytes:

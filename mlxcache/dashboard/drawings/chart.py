@@ -41,7 +41,19 @@ SHAPES: Final = ('<circle r="3.4"/>', *(f'<path d="{path}"/>' for path in _PATHS
 
 def label(x: float, y: float, words: str, kind: str = "tick", anchor: str = "start") -> str:
     """A text element."""
-    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(clean(words))}</text>'
+    end = "" if anchor == "start" else f' text-anchor="{anchor}"'
+    return f'<text class="{kind}" x="{_at(x)}" y="{_at(y)}"{end}>{escape(clean(words))}</text>'
+
+
+def _at(place: float) -> str:
+    """A place on the paper, to a tenth of a pixel."""
+    return f"{place:.1f}".removesuffix(".0")
+
+
+def _ticks(places: Sequence[tuple[float, float, str]], anchor: str) -> str:
+    """The words along an axis: what all have in common is said once."""
+    texts = [f'<text x="{_at(x)}" y="{_at(y)}">{escape(clean(words))}</text>' for x, y, words in places]
+    return f'<g class="tick" text-anchor="{anchor}">{"".join(texts)}</g>' if texts else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +125,7 @@ class Chart:
     bands: Sequence[tuple[float, float, float]] = ()  # x, low, high: one shaded strip
     y_range: tuple[float, float] | None = None
     flags: Sequence[tuple[float, str]] = ()  # vertical lines with words at their top, as releases
-    plain: bool = False  # points are dots without words, for where thousands of drawings must be small
+    plain: bool = False  # points are dots without words, to a pixel, for where thousands of drawings must be small
 
 
 def draw(chart: Chart) -> Markup:
@@ -218,22 +230,26 @@ class _Drawing:
     def _axes(self, scale: Ticks) -> list[str]:
         chart = self.chart
         right, bottom = chart.width - _RIGHT, chart.height - _BOTTOM
-        parts = []
-        for place, words in zip(scale.places, scale.labels, strict=True):
-            y = self.y(place)
-            parts.append(f'<path class="grid" d="M{self.start:.0f} {y:.1f}H{right:.0f}"/>')
-            parts.append(label(self.start - 8, y + 4, words, anchor="end"))
+        heights = [self.y(place) for place in scale.places]
+        grid = "".join(f"M{self.start:.0f} {_at(y)}H{right:.0f}" for y in heights)
+        numbers = [(self.start - 8, y + 4, words) for y, words in zip(heights, scale.labels, strict=True)]
+        parts = [f'<path class="grid" d="{grid}"/>', _ticks(numbers, "end")]
         title = chart.y_title or scale.unit
         if title:
             parts.append(label(6, 14, title))
-        parts.append(f'<path class="axis" d="M{self.start:.0f} {bottom:.1f}H{right:.0f}"/>')
+        axis = f"M{self.start:.0f} {_at(bottom)}H{right:.0f}"
+        inside = []
         places = [self.x(x) for x, _ in chart.x_ticks]
         widest = max((len(words) for _, words in chart.x_ticks), default=0)
         for i in apart(places, 7.2 * widest + 12):
             at_edge = places[i] > right - 3.6 * widest
-            at = min(places[i] + 3.6 * widest, right) if at_edge else places[i]
-            parts.append(f'<path class="axis" d="M{places[i]:.1f} {bottom:.1f}v5"/>')
-            parts.append(label(at, bottom + 19, chart.x_ticks[i][1], anchor="end" if at_edge else "middle"))
+            axis += f"M{_at(places[i])} {_at(bottom)}v5"
+            words = chart.x_ticks[i][1]
+            if at_edge:
+                parts.append(label(min(places[i] + 3.6 * widest, right), bottom + 19, words, anchor="end"))
+            else:
+                inside.append((places[i], bottom + 19, words))
+        parts += [f'<path class="axis" d="{axis}"/>', _ticks(inside, "middle")]
         if chart.x_title:
             parts.append(label((self.start + right) / 2, chart.height - 6, chart.x_title, anchor="middle"))
         for x, words in chart.flags:
@@ -248,7 +264,7 @@ class _Drawing:
         left, right = sorted((self.x(area.left), self.x(area.right)))
         words = f"<title>{escape(clean(area.words))}</title>" if area.words else ""
         width, height = max(right - left, 1.5), max(bottom - top, 0.5)
-        size = f'x="{left:.1f}" y="{top:.1f}" width="{width:.1f}" height="{height:.1f}"'
+        size = f'x="{_at(left)}" y="{_at(top)}" width="{_at(width)}" height="{_at(height)}"'
         return f'<rect class="{area.kind}" {size}>{words}</rect>'
 
     def _bands(self) -> list[str]:
@@ -262,7 +278,7 @@ class _Drawing:
     def _level(self, level: Level) -> list[str]:
         y = self.y(level.y)
         left, right = self.x(level.left), self.x(level.right)
-        parts = [f'<path class="{level.kind}" d="M{left:.1f} {y:.1f}H{max(right, left + 6):.1f}"/>']
+        parts = [f'<path class="{level.kind}" d="M{_at(left)} {_at(y)}H{_at(max(right, left + 6))}"/>']
         if level.words:
             edge = self.chart.width - _RIGHT
             late = left + 3 + _BOLD * len(level.words) > edge
@@ -274,23 +290,24 @@ class _Drawing:
         points = [p for p in trace.points if math.isfinite(p.y)]
         many = self.chart.plain or len(points) > _MANY
         look = f"s{trace.look}" if trace.look >= 0 else "quiet"
+        place = "{:.0f}".format if self.chart.plain else _at
         whiskers = [
-            f"M{self.x(p.x):.1f} {self.y(p.low):.1f}V{self.y(p.high):.1f}"
+            f"M{place(self.x(p.x))} {place(self.y(p.low))}V{place(self.y(p.high))}"
             for p in points
             if math.isfinite(p.low) and math.isfinite(p.high) and len(points) <= _MANY
         ]
         found = [f'<path class="whisker {look}" d="{"".join(whiskers)}"/>'] if whiskers else []
         if trace.line and len(points) > 1:
-            path = " ".join(f"{self.x(p.x):.1f},{self.y(p.y):.1f}" for p in points)
+            path = " ".join(f"{_at(self.x(p.x))},{_at(self.y(p.y))}" for p in points)
             found.append(f'<polyline class="line {look} d{trace.dash}" points="{path}"/>')
         shape = SHAPES[trace.look % len(SHAPES)] if trace.look >= 0 else '<circle r="2.6"/>'
         if many:
-            dots = "".join(f"M{self.x(p.x):.1f} {self.y(p.y):.1f}h0" for p in points)
+            dots = "".join(f"M{place(self.x(p.x))} {place(self.y(p.y))}h0" for p in points)
             return [*found, f'<path class="dots {look}" d="{dots}"/>']
         inside = []
         for p in points:
             words = f"<title>{escape(clean(p.words))}</title>" if p.words else ""
-            inside.append(f'<g transform="translate({self.x(p.x):.1f} {self.y(p.y):.1f})">{words}{shape}</g>')
+            inside.append(f'<g transform="translate({_at(self.x(p.x))} {_at(self.y(p.y))})">{words}{shape}</g>')
         hollow = " hollow" if trace.hollow else ""
         found.append(f'<g class="point {look}{hollow}">{"".join(inside)}</g>')
         return found

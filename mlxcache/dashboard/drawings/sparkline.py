@@ -48,7 +48,7 @@ def sparkline(series: Series, change: Mapping[str, Any] | None = None, noise: fl
         return HEIGHT - _PAD - share * (HEIGHT - 2 * _PAD)
 
     picks = np.unique(np.linspace(0, len(values) - 1, min(_MOST, len(values))).round().astype(int))
-    points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x[picks], height(values[picks]), strict=True))
+    points = " ".join(f"{a:.0f},{b:.1f}" for a, b in zip(x[picks], height(values[picks]), strict=True))
     size = f'viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" preserveAspectRatio="xMinYMid"'
     parts = [f'<svg class="spark" {size} aria-hidden="true">']
     if noise and change is None:

@@ -4,6 +4,7 @@ const Chart = (() => {
   const SYMBOLS = ["circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "star", "x"];
   const DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot"];
   const SIGNS = ["●", "■", "▲", "◆", "▼", "✚", "★", "✖"];
+  const MANY = 1500; // values of a line in view from which its course is drawn
   const BAND = 2; // so many lines have their intervals as bands, more as bars
 
   // plotly reads a little HTML in its texts; names are only ever text.
@@ -30,6 +31,23 @@ const Chart = (() => {
     return upper.filter((is, i) => i && is !== upper[i - 1]).length >= 4 ? parts.map((own) => share(own, 0.5)) : null;
   };
 
+  // The course of thousands of values: medians of so many neighbours and what four fifths of them lie within; null
+  // where each value has room. `range` are places on the axis.
+  const course = (points, range) => {
+    const inside = range ? points.filter(({ x }) => x >= range[0] && x <= range[1]) : points;
+    if (inside.length <= MANY) return null;
+    const each = Math.ceil(inside.length / 240);
+    const bins = Array.from({ length: Math.floor(inside.length / each) }, (_, i) => inside.slice(inside.length - (i + 1) * each, inside.length - i * each)).reverse();
+    const share = (own, part) => own[Math.round(part * (own.length - 1))];
+    return {
+      each, n: inside.length,
+      bins: bins.map((bin) => {
+        const own = bin.map(({ value }) => value).sort((a, b) => a - b);
+        return { x: bin[bin.length >> 1].x, low: share(own, 0.1), value: share(own, 0.5), high: share(own, 0.9) };
+      }),
+    };
+  };
+
   const build = (node, view, lines, axis, index) => {
     const palette = colours();
     const traces = [];
@@ -45,23 +63,25 @@ const Chart = (() => {
       const shown = (value) => (Number.isFinite(value) ? value / base - (relative ? 1 : 0) : null);
       line.shown = shown;
       const x = line.points.map((point) => point.x);
-      const known = view.interval && line.points.some((point) => Number.isFinite(point.low));
-      if (known && lines.length <= BAND && !line.modes) {
+      const along = line.course ? line.course.bins : line.points; // what line and band go through
+      const known = (line.course && !line.modes) || view.interval && line.points.some((point) => Number.isFinite(point.low));
+      if (known && (lines.length <= BAND || line.course) && !line.modes) {
         const edge = (pick, more) => ({
-          x, y: line.points.map((point) => shown(Number.isFinite(point[pick]) ? point[pick] : point.value)),
+          x: along.map((point) => point.x), y: along.map((point) => shown(Number.isFinite(point[pick]) ? point[pick] : point.value)),
           mode: "lines", line: { width: 0, color: colour }, hoverinfo: "skip", showlegend: false, ...more,
         });
         traces.push(edge("low", {}), edge("high", { fill: "tonexty", fillcolor: `${colour}26` }));
       }
       const bars = known && (lines.length > BAND || line.modes) && line.points.length <= 200;
+      if (line.course && !line.modes) traces.push({ x: along.map((bin) => bin.x), y: along.map((bin) => shown(bin.value)), mode: "lines", line: { color: colour, width: 2, dash: DASHES[line.dash % DASHES.length] }, hoverinfo: "skip", showlegend: false });
       traces.push({
         x,
         y: line.points.map((point) => shown(point.value)),
         name: plain(Data.shorten(line.label)),
-        mode: view.lines && !line.modes ? "lines+markers" : "markers",
+        mode: view.lines && !line.modes && !line.course ? "lines+markers" : "markers",
         line: { color: colour, width: 1.6, dash: DASHES[line.dash % DASHES.length] },
         // More than a few dozen markers are a smear that takes long to draw; hovering finds every value.
-        marker: { color: colour, size: 7, symbol: SYMBOLS[line.colour % SYMBOLS.length], maxdisplayed: line.points.length > 150 ? 40 : 0 },
+        marker: { color: colour, size: 7, symbol: SYMBOLS[line.colour % SYMBOLS.length], maxdisplayed: line.modes ? 600 : line.course ? 1 : line.points.length > 150 ? 40 : 0 },
         error_y: bars ? {
           type: "data", symmetric: false, thickness: 1, width: 0, color: colour,
           array: line.points.map((point) => (Number.isFinite(point.high) ? shown(point.high) - shown(point.value) : 0)),
@@ -167,5 +187,5 @@ const Chart = (() => {
     return Plotly.react(node, traces, layout, { displayModeBar: false, responsive: true, doubleClick: "reset" });
   };
 
-  return { draw, modes, ticksOf, spaced, colours, SYMBOLS, SIGNS };
+  return { draw, modes, course, MANY, ticksOf, spaced, colours, SYMBOLS, SIGNS };
 })();

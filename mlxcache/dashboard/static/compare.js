@@ -1,11 +1,10 @@
-// Two places side by side: commits, machines or environments, from the packed values of all series.
+// Two places side by side: commits, machines or environments, from the packed values of the series that both have.
 "use strict";
 (async () => {
   const $ = (id) => document.getElementById(id);
   const { element } = Data;
   const A_PAGE = 100;
   const Z = 2.576; // 99 %, both sides
-  const FEW = 4; // values before a series' own spread is known
 
   $("compare").hidden = false;
   let index;
@@ -21,47 +20,12 @@
   for (const series of index.series) {
     if (!places.has(series.machine)) places.set(series.machine, new Map());
     const envs = places.get(series.machine);
-    envs.set(series.env, [...(envs.get(series.env) || []), series]);
+    if (!envs.has(series.env)) envs.set(series.env, []);
+    envs.get(series.env).push(series);
   }
-  $("said").textContent = "Loading the values…";
-  const data = new Map();
-  const files = [...new Set(index.series.map(({ file }) => file))];
-  try {
-    for (let i = 0; i < files.length; i += 8) {
-      await Promise.all(files.slice(i, i + 8).map((file) => Data.script(file)));
-      $("said").textContent = `Loading the values: ${Math.min(files.length, i + 8)} of ${files.length} files`;
-    }
-    await Promise.all(index.series.map(async (series) => data.set(series.id, await Data.values(series))));
-  } catch (error) {
-    $("said").textContent = error.message;
-    return;
-  }
-  $("said").textContent = "";
-  const commitsOf = new Map();
-  for (const [machine, envs] of places) {
-    for (const [env, own] of envs) {
-      const counts = new Map();
-      for (const series of own) for (const commit of data.get(series.id).commits) counts.set(commit, (counts.get(commit) || 0) + 1);
-      commitsOf.set(`${machine}\0${env}`, counts);
-    }
-  }
+  const commitsOf = new Map(index.measured.map(([machine, env, counts]) => [`${machine}\0${env}`, counts]));
   const countsAt = (side) => commitsOf.get(`${side.machine}\0${side.env}`) || new Map();
 
-  // ---- spread from commit to commit: of the series, else of its benchmark on the machine
-  const steps = ({ values }) => values.slice(1).map((value, i) => Math.log(value / values[i])).filter(Number.isFinite);
-  const median = (numbers) => { const own = [...numbers].sort((a, b) => a - b); return own[own.length >> 1]; };
-  const robust = (own) => (1.4826 / Math.SQRT2) * median(own.map(Math.abs));
-  const pooled = new Map();
-  for (const series of index.series) {
-    const key = `${series.benchmark}\0${series.machine}`;
-    pooled.set(key, [...(pooled.get(key) || []), ...steps(data.get(series.id))]);
-  }
-  const spread = (series) => {
-    const own = steps(data.get(series.id));
-    const every = pooled.get(`${series.benchmark}\0${series.machine}`);
-    if (own.length + 1 >= FEW) return Math.max(robust(own), 1e-6);
-    return every.length >= FEW ? Math.max(robust(every), 1e-6) : NaN;
-  };
   const ownWidth = (value, low, high) => (low > 0 && high > 0 ? Math.max(Math.log(high / value), Math.log(value / low), 0) : 0);
 
   // ---- the view
@@ -149,24 +113,39 @@
 
   // ---- the comparison
   let rows = [];
-  const compare = () => {
+  let begun = 0; // comparisons: one that still loads gives way to a newer one
+  const pairs = () => {
     const key = (series) => `${series.benchmark}\0${JSON.stringify(series.params)}`;
     const heads = new Map((places.get(view.b.machine)?.get(view.b.env) || []).map((series) => [key(series), series]));
-    rows = [];
+    const found = [];
     for (const base of places.get(view.a.machine)?.get(view.a.env) || []) {
       const head = heads.get(key(base));
-      if (!head || head.unit !== base.unit) continue;
-      const [from, to] = [data.get(base.id), data.get(head.id)];
-      const [i, j] = [from.commits.indexOf(view.a.commit), to.commits.indexOf(view.b.commit)];
-      if (i < 0 || j < 0) continue;
-      const [old, now] = [from.values[i], to.values[j]];
+      if (head && head.unit === base.unit) found.push([base, head]);
+    }
+    return found;
+  };
+  const load = async (both, number) => {
+    const files = [...new Set(both.flat().map(({ file }) => file))];
+    let n = 0;
+    await Promise.all(files.map(async (file) => {
+      await Data.script(file);
+      n += 1;
+      if (number === begun) $("said").textContent = n < files.length ? `Loading the values: ${n} of ${files.length} files` : "";
+    }));
+  };
+  const compare = (both) => {
+    rows = [];
+    for (const [base, head] of both) {
+      const [from, to] = [Data.at(base, view.a.commit), Data.at(head, view.b.commit)];
+      if (!from || !to) continue;
+      const [old, now] = [from[0], to[0]];
       const ratio = old > 0 && now > 0 ? now / old : NaN;
-      const own = Math.hypot(ownWidth(old, from.low[i], from.high[i]), ownWidth(now, to.low[j], to.high[j]));
-      const width = Math.max(own, Z * Math.hypot(spread(base), spread(head)));
+      const own = Math.hypot(ownWidth(...from), ownWidth(...to));
+      const width = Math.max(own, Z * Math.hypot(base.spread, head.spread));
       const [low, high] = [ratio * Math.exp(-width), ratio * Math.exp(width)];
       const verdict = !Number.isFinite(ratio) ? "no ratio" : !Number.isFinite(width) ? "not judged" : low > 1 || high < 1 ? ((ratio > 1) === base.higher ? "better" : "worse") : "no difference seen";
       const params = base.params.map(([name, value]) => `${name}=${value}`).join(" ");
-      rows.push({ series: head, base: old, head: now, ratio, low, high, verdict, params, text: `${base.benchmark} ${params}`.toLowerCase(), unit: base.unit, changed: from.values.length });
+      rows.push({ series: head, base: old, head: now, ratio, low, high, verdict, params, text: `${base.benchmark} ${params}`.toLowerCase(), unit: base.unit });
     }
   };
   const mean = (own) => { const logs = own.map(({ ratio }) => Math.log(ratio)).filter(Number.isFinite); return logs.length ? Math.exp(logs.reduce((a, b) => a + b, 0) / logs.length) : NaN; };
@@ -186,7 +165,9 @@
     const found = new Map();
     for (const row of rows) {
       const key = view.by === "module" ? row.series.benchmark.split(".")[0] : view.by === "benchmark" ? row.series.benchmark : row.series.params.find(([name]) => name === view.by)?.[1];
-      if (key !== undefined) found.set(key, [...(found.get(key) || []), row]);
+      if (key === undefined) continue;
+      if (!found.has(key)) found.set(key, []);
+      found.get(key).push(row);
     }
     const entries = [["all", rows], ...[...found].sort((a, b) => Data.compareVersions(a[0], b[0]))].slice(0, 80);
     table($("means"), "Geometric means of head over base", [th(view.by), th("mean", true), th("series", true), th("worse", true), th("better", true)], entries.map(([name, own]) => element("tr", {},
@@ -256,10 +237,20 @@
     $("found").textContent = `${own.length.toLocaleString("en")} of ${rows.length.toLocaleString("en")}`;
     $("more").hidden = own.length <= view.n;
   };
-  const show = () => {
+  const show = async () => {
+    begun += 1;
+    const number = begun;
     pickers();
     keep();
-    compare();
+    const both = pairs();
+    try {
+      await load(both, number);
+    } catch (error) {
+      $("said").textContent = error.message;
+      return;
+    }
+    if (number !== begun) return;
+    compare(both);
     const judged = rows.filter(({ verdict }) => verdict !== "not judged" && verdict !== "no ratio").length;
     $("sentence").textContent = rows.length
       ? `${count(rows, "worse")} worse, ${count(rows, "better")} better of ${judged.toLocaleString("en")} series that could be judged (${rows.length.toLocaleString("en")} on both sides); geometric mean ${factor(mean(rows))}.`
@@ -293,7 +284,7 @@
     ...chosen().map((row) => [row.series.benchmark, row.params, view.a.machine, view.a.env, hashes[view.a.commit], view.b.machine, view.b.env, hashes[view.b.commit], row.base, row.head, row.unit, row.ratio, row.low, row.high, row.verdict])]));
   addEventListener("hashchange", () => { read(); show(); });
   read();
-  show();
+  await show();
   globalThis.Compare = { rows: () => rows, view };
   document.body.dataset.ready = "yes";
 })();

@@ -35,29 +35,47 @@ const Data = (() => {
     return sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
   };
 
-  const halves = (text, n) => {
-    const out = new Float64Array(n).fill(NaN);
-    if (!text) return out;
-    const view = new DataView(bytes(text).buffer);
-    for (let i = 0; i < n; i += 1) out[i] = halfFloat(view.getUint16(2 * i, true));
-    return out;
+  // A series' numbers by their place in it; the head of data/explorer.py says what the letters are.
+  const reader = (packed) => {
+    const from = (text) => {
+      if (!text) return null;
+      // Of one number only its own letters are taken apart.
+      return (at, size) => {
+        const first = Math.floor(at / 3);
+        const view = new DataView(bytes(text.slice(4 * first, 4 * Math.floor((at + size + 2) / 3))).buffer, at - 3 * first);
+        return size === 1 ? view.getUint8(0) : size === 2 ? view.getUint16(0, true) : view.getFloat32(0, true);
+      };
+    };
+    const [v, q] = [from(packed.v), from(packed.q)];
+    const end = (coarse, fine, sign) => {
+      const [octaves, half] = [from(coarse), from(fine)];
+      return (i) => {
+        if (!octaves) return half ? halfFloat(half(2 * i, 2)) : NaN;
+        const code = octaves(i, 1);
+        return code ? sign * 2 ** ((code - 241) / 12) : NaN;
+      };
+    };
+    return {
+      value: q ? (i) => Number(Math.exp(packed.s[0] + ((packed.s[1] - packed.s[0]) * q(2 * i, 2)) / 65535).toPrecision(7)) : (i) => v(4 * i, 4),
+      low: end(packed.i, packed.l, -1),
+      high: end(packed.j, packed.h, 1),
+    };
   };
-
-  const unpack = (packed) => {
+  const commitsOf = (packed) => {
     const bits = bytes(packed.c);
     const commits = [];
     for (let i = 0; i < 8 * bits.length; i += 1) if (bits[i >> 3] & (0x80 >> (i & 7))) commits.push(i);
-    const view = new DataView(bytes(packed.v).buffer);
-    const values = commits.map((_, i) => view.getFloat32(4 * i, true));
-    const low = halves(packed.l, commits.length);
-    const high = halves(packed.h, commits.length);
-    return {
-      commits,
-      values,
-      low: values.map((value, i) => value * (1 + low[i])),
-      high: values.map((value, i) => value * (1 + high[i])),
-      changes: packed.ch || [],
-    };
+    return commits;
+  };
+  const one = (own, i) => {
+    const value = own.value(i);
+    return [value, value * (1 + own.low(i)), value * (1 + own.high(i))];
+  };
+  const unpack = (packed) => {
+    const commits = commitsOf(packed);
+    const own = reader(packed);
+    const rows = commits.map((_, i) => one(own, i));
+    return { commits, values: rows.map((row) => row[0]), low: rows.map((row) => row[1]), high: rows.map((row) => row[2]), changes: packed.ch || [] };
   };
 
   const cache = new Map();
@@ -133,10 +151,10 @@ const Data = (() => {
       const index = await this.load("index");
       const series = [];
       for (const [name, unit, higher, params, files, rows] of index.benchmarks) {
-        for (const [id, machine, env, values, n, file, changed, gone] of rows) {
+        for (const [id, machine, env, values, n, file, changed, gone, spread] of rows) {
           const names = params.length === values.length ? params : values.map((_, i) => `param${i + 1}`);
           series.push({
-            id, benchmark: name, unit, higher: Boolean(higher), n, changed, gone: Boolean(gone),
+            id, benchmark: name, unit, higher: Boolean(higher), n, changed, gone: Boolean(gone), spread: spread ?? NaN,
             machine: index.machines[machine][0], env: index.envs[env][0], packages: index.envs[env][1], file: files[file],
             params: names.map((own, i) => [own, values[i]]),
           });
@@ -145,8 +163,15 @@ const Data = (() => {
       const short = (rows, at) => new Map(rows.map((row) => [row[0], row[at]]));
       return {
         commits: index.commits, series, tags: index.tags, web: index.web,
+        measured: index.measured.map(([machine, env, counts]) => [index.machines[machine][0], index.envs[env][0], new Map(counts)]),
         machines: short(index.machines, 1), envs: short(index.envs, 2), packages: short(index.envs, 1),
       };
+    },
+    // [value, low, high] of a series whose file is there, at one commit; null where it has none.
+    at(series, commit) {
+      const packed = loaded.get(series.file)[series.id];
+      const i = commitsOf(packed).indexOf(commit);
+      return i < 0 ? null : one(reader(packed), i);
     },
     async values(series) {
       if (!cache.has(series.id)) {

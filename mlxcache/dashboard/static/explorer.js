@@ -495,7 +495,8 @@
       view.range = [at(Math.ceil(low)), at(Math.floor(high))];
     } else view.range = axis.kind === "release" ? null : [String(low), String(high)];
     keep();
-    if (axis.kind === "commit") {
+    if (lines.some((line) => line.points.length > Chart.MANY)) draw();
+    else if (axis.kind === "commit") {
       const ticks = Chart.ticksOf($("chart"), axis, low === undefined ? null : [low, high], index);
       Plotly.relayout($("chart"), { "xaxis.tickvals": ticks.tickvals, "xaxis.ticktext": ticks.ticktext });
     }
@@ -528,9 +529,13 @@
       line.modes = axis.kind === "commit" || axis.kind === "time" ? Chart.modes(line.points.map(({ value }) => value)) : null;
       if (line.modes) notes.push(`${Data.shorten(line.label, 60)} goes back and forth between two levels, ${line.modes.map((level) => Data.format(level, line.unit)).join(" and ")}: it is drawn without a line.`);
     }
+    const range = rangeOf();
+    for (const line of lines) line.course = Chart.course(line.points, axis.kind === "commit" ? range : null);
+    const long = lines.find((line) => line.course && !line.modes)?.course;
+    if (long) notes.push(`${long.n.toLocaleString("en")} values: the line is the median of ${long.each} neighbours each, the shade holds four fifths of them. Drag over a part, or take the last 50, to see every value.`);
     const units = new Set(lines.map((line) => line.unit));
     if (units.size > 1) notes.push("The units differ, so all are shown relative to their first value.");
-    const state = { ...view, y: units.size > 1 ? "relative" : view.y, range: rangeOf(), key: JSON.stringify([view.x, view.of, view.n]) };
+    const state = { ...view, y: units.size > 1 ? "relative" : view.y, range, key: JSON.stringify([view.x, view.of, view.n]) };
     say();
     $("hint").textContent = notes.join(" ");
     chips();

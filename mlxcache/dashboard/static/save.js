@@ -23,13 +23,18 @@
   const save = (name, address) => Object.assign(document.createElement("a"), { download: name, href: address }).click();
   for (const row of document.querySelectorAll(".save")) {
     const drawing = row.parentElement.querySelector("svg");
-    const name = row.dataset.name.replace(/[^A-Za-z0-9.]+/g, "-").slice(0, 80);
+    const title = row.previousElementSibling.getAttribute("aria-label");
+    const name = title.replace(/[^A-Za-z0-9.]+/g, "-").slice(0, 80);
     row.hidden = false;
-    for (const button of row.querySelectorAll("[data-save]")) {
+    for (const kind of ["svg", "png"]) {
+      const button = Object.assign(document.createElement("button"), { type: "button" });
+      button.dataset.save = kind;
+      button.append(kind.toUpperCase(), Object.assign(document.createElement("span"), { className: "unseen", textContent: ` of ${title}` }));
+      row.append(button, " ");
       button.addEventListener("click", () => {
         const [text, width, height] = standalone(drawing);
         const address = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`;
-        if (button.dataset.save === "svg") return save(`${name}.svg`, address);
+        if (kind === "svg") return save(`${name}.svg`, address);
         const image = new Image();
         image.onload = () => {
           const canvas = Object.assign(document.createElement("canvas"), { width: 2 * width, height: 2 * height });

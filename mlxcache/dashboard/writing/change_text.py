@@ -41,7 +41,11 @@ def issue_text(event: Event, commits: list[RangeCommit], n_commits: int, page: s
         )
         for row in event.rows[:_MOST_ROWS]
     ]
-    lines += table(("benchmark", "change", "95 % interval", "before -> after", "machine"), rows)
+    if len(rows) == 1:
+        name, _, interval, course, machine = rows[0]
+        lines.append(f"{name} on {machine}: {course}, 95 % interval {interval}.")
+    else:
+        lines += table(("benchmark", "change", "95 % interval", "before -> after", "machine"), rows)
     if len(event.rows) > _MOST_ROWS:
         lines += ["", f"and {len(event.rows) - _MOST_ROWS} more series."]
     if commits:

@@ -36,6 +36,11 @@ def amount(row: Mapping[Any, Any]) -> str:
     return f"{TIMES}{text[1:]}" if text.startswith("x") else text
 
 
+def _flush(markup: str) -> str:
+    """Markup without indents and empty lines: thousands of pages repeat them."""
+    return re.sub(r"\n\s+", "\n", markup)
+
+
 def _breakable(text: str) -> Markup:
     """A dotted name that a line may end in after each of its parts."""
     return Markup(re.sub(r"([._/]+)(?=[^._/])", r"\1<wbr>", str(escape(clean(text)))))
@@ -109,7 +114,9 @@ class Pages:
         """Write one page; `root` leads from it back to the front page's folder."""
         root = "../" * path.count("/")
         text = self._environment.get_template(template).render(path=path, root=root, **facts)
-        self._out.text(path, text)
+        head, mark, rest = text.partition("<textarea")
+        own, end, tail = rest.partition("</textarea>")
+        self._out.text(path, _flush(head) + mark + own + end + _flush(tail))
 
     def table(self, table: Table) -> Table:
         """Write a table's CSV file; returns the table, for the page that shows it."""
