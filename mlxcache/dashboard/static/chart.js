@@ -4,7 +4,8 @@ const Chart = (() => {
   const SYMBOLS = ["circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "star", "x"];
   const DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot"];
   const SIGNS = ["●", "■", "▲", "◆", "▼", "✚", "★", "✖"];
-  const MANY = 1500; // values of a line in view from which its course is drawn
+  const MANY = 800; // values of a line in view from which its course is drawn
+  const NEWEST = 12; // of them are drawn all the same
   const BAND = 2; // so many lines have their intervals as bands, more as bars
 
   // plotly reads a little HTML in its texts; names are only ever text.
@@ -40,7 +41,7 @@ const Chart = (() => {
     const bins = Array.from({ length: Math.floor(inside.length / each) }, (_, i) => inside.slice(inside.length - (i + 1) * each, inside.length - i * each)).reverse();
     const share = (own, part) => own[Math.round(part * (own.length - 1))];
     return {
-      each, n: inside.length,
+      each, inside,
       bins: bins.map((bin) => {
         const own = bin.map(({ value }) => value).sort((a, b) => a - b);
         return { x: bin[bin.length >> 1].x, low: share(own, 0.1), value: share(own, 0.5), high: share(own, 0.9) };
@@ -73,7 +74,11 @@ const Chart = (() => {
         traces.push(edge("low", {}), edge("high", { fill: "tonexty", fillcolor: `${colour}26` }));
       }
       const bars = known && (lines.length > BAND || line.modes) && line.points.length <= 200;
-      if (line.course && !line.modes) traces.push({ x: along.map((bin) => bin.x), y: along.map((bin) => shown(bin.value)), mode: "lines", line: { color: colour, width: 2, dash: DASHES[line.dash % DASHES.length] }, hoverinfo: "skip", showlegend: false });
+      if (line.course && !line.modes) traces.push({ x: along.map((bin) => bin.x), y: along.map((bin) => shown(bin.value)), mode: "lines", line: { color: colour, width: 2, dash: DASHES[line.dash % DASHES.length] }, hoverinfo: "skip", showlegend: false }, {
+        // A bin hides what only the newest values did.
+        x: x.slice(-NEWEST), y: line.points.slice(-NEWEST).map((point) => shown(point.value)), mode: "markers", hoverinfo: "skip", showlegend: false,
+        marker: { color: colour, size: 6, opacity: 0.7, symbol: SYMBOLS[line.colour % SYMBOLS.length] },
+      });
       traces.push({
         x,
         y: line.points.map((point) => shown(point.value)),
@@ -81,7 +86,7 @@ const Chart = (() => {
         mode: view.lines && !line.modes && !line.course ? "lines+markers" : "markers",
         line: { color: colour, width: 1.6, dash: DASHES[line.dash % DASHES.length] },
         // More than a few dozen markers are a smear that takes long to draw; hovering finds every value.
-        marker: { color: colour, size: 7, symbol: SYMBOLS[line.colour % SYMBOLS.length], maxdisplayed: line.modes ? 600 : line.course ? 1 : line.points.length > 150 ? 40 : 0 },
+        marker: { color: colour, size: 7, opacity: line.course && !line.modes ? 0 : 1, symbol: SYMBOLS[line.colour % SYMBOLS.length], maxdisplayed: line.modes ? 600 : line.course ? 1 : line.points.length > 150 ? 40 : 0 },
         error_y: bars ? {
           type: "data", symmetric: false, thickness: 1, width: 0, color: colour,
           array: line.points.map((point) => (Number.isFinite(point.high) ? shown(point.high) - shown(point.value) : 0)),
@@ -94,6 +99,8 @@ const Chart = (() => {
     const marks = axis.kind === "commit" ? detected(lines, axis, shapes) : null;
     if (marks && marks.x.length) traces.push(marks);
     const range = view.range ? null : spread(lines, view, relative);
+    const [from, to] = (range || [-Infinity, Infinity]).map((end) => (range && view.y === "log" ? 10 ** end : end));
+    for (const line of lines) line.beyond = line.course ? line.course.inside.filter(({ value }) => line.shown(value) < from || line.shown(value) > to).length : 0;
     const text = css("--ink");
     const grid = css("--line");
     const annotations = [];
@@ -170,7 +177,8 @@ const Chart = (() => {
 
   // What the values span, with room: one wide interval would flatten everything else.
   const spread = (lines, view, relative) => {
-    const values = lines.flatMap((line) => line.points.map(({ value }) => line.shown(value))).filter((value) => value !== null);
+    const seen = (line) => (line.course && !line.modes ? [...line.course.bins.flatMap(({ low: a, high: b }) => [a, b]), ...line.points.slice(-NEWEST).map(({ value }) => value)] : line.points.map(({ value }) => value));
+    const values = lines.flatMap((line) => seen(line).map(line.shown)).filter((value) => value !== null);
     if (!values.length || (view.y === "log" && values.some((value) => value <= 0))) return null;
     let [low, high] = values.reduce(([a, b], value) => [Math.min(a, value), Math.max(b, value)], [Infinity, -Infinity]);
     if (view.y === "log") {

@@ -532,7 +532,7 @@
     const range = rangeOf();
     for (const line of lines) line.course = Chart.course(line.points, axis.kind === "commit" ? range : null);
     const long = lines.find((line) => line.course && !line.modes)?.course;
-    if (long) notes.push(`${long.n.toLocaleString("en")} values: the line is the median of ${long.each} neighbours each, the shade holds four fifths of them. Drag over a part, or take the last 50, to see every value.`);
+    if (long) notes.push(`${long.inside.length.toLocaleString("en")} values: the line is the median of ${long.each} neighbours each, the shade holds four fifths of them. Drag over a part, or take the last 50, to see every value.`);
     const units = new Set(lines.map((line) => line.unit));
     if (units.size > 1) notes.push("The units differ, so all are shown relative to their first value.");
     const state = { ...view, y: units.size > 1 ? "relative" : view.y, range, key: JSON.stringify([view.x, view.of, view.n]) };
@@ -540,6 +540,8 @@
     $("hint").textContent = notes.join(" ");
     chips();
     await Chart.draw($("chart"), state, lines, axis, index);
+    const beyond = lines.reduce((n, line) => n + line.beyond, 0);
+    if (beyond) $("hint").textContent += ` ${beyond.toLocaleString("en")} of them lie beyond the picture.`;
     $("chart").classList.toggle("empty", lines.length === 0);
     $("chart").dataset.drawn = String(turn);
     table();
