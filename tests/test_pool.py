@@ -115,3 +115,12 @@ def test_sizes_out_of_range_are_named(sizes: tuple[int, int, int, int], name: st
     """A pool of impossible size is refused by the argument's name."""
     with pytest.raises(ValueError, match=f"{name}: got"):
         Pool(*sizes, mx.float32)
+
+
+@pytest.mark.parametrize("shift", [2, 4, 6])
+def test_long_rows_are_rolled_alike(shift: int) -> None:
+    """Where whole rows of many bytes move, the cells come in the same order, in every head."""
+    pool = Pool(8, 8, 3, 4096, mx.float32)
+    pool.write(0, _cells(8, heads=3, dim=4096))
+    pool.roll(shift)
+    assert _values(pool.read(0, 8)) == [*range(shift + 1, 9), *range(1, shift + 1)]

@@ -13,7 +13,7 @@ from mlxcache.kv.spec import Order
 from mlxcache.kv.step import Gather
 from mlxcache.kv.storage import ring
 from mlxcache.kv.storage.cell_layout import MAX_POSITION
-from tests.helpers import config, tokens
+from tests.helpers import config, fill, tokens
 
 
 @pytest.mark.parametrize(("window", "count"), [(1, 2), (4, 2), (4, 3), (3, 7)])
@@ -73,3 +73,15 @@ def test_the_last_position_is_taken_alone_and_with_others() -> None:
             cache.update_and_fetch(0, [position + 1 for position in positions], k, k)
         mx.eval(cache.update_and_fetch(0, positions, k, k)[:2])
         assert cache._layout.newest(0) == MAX_POSITION
+
+
+@pytest.mark.parametrize("layer", [-1, 2])
+def test_what_a_layer_held_is_unpacked_for_that_layer_alone(layer: int) -> None:
+    """A layer that is not there is refused, also one counted from the end."""
+    cache = MLXSequenceCache(config(None, None))
+    fill(cache, 3)
+    _, stored = cache.held(1)
+    keys, values = cache.unpacked(1, stored)
+    assert keys.shape == values.shape == (1, 2, 3, 8)
+    with pytest.raises(IndexError):
+        cache.unpacked(layer, stored)

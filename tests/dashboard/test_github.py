@@ -102,8 +102,20 @@ def test_a_run_by_hand_names_its_pull_request(gh: Gh) -> None:
     gh.answers(pulls__12={"number": 12, "head": {"sha": "e" * 40}})
     run = {**RUN, "event": "workflow_dispatch", "display_title": "Benchmarks of pull request 12"}
     assert GitHub("o/r").pull_request_of(run) == PullRequest(12, "e" * 40)
-    with pytest.raises(GitHubError, match="names no pull request"):
-        GitHub("o/r").pull_request_of({**run, "display_title": "x"})
+    for title in ("x", "pull request 12, but not all of it", "pull request 12\npushed by 3x"):
+        with pytest.raises(GitHubError, match="names no pull request"):
+            GitHub("o/r").pull_request_of({**run, "display_title": title})
+
+
+def test_only_the_bots_own_issues_are_ours(gh: Gh) -> None:
+    """Others' issues with our label, of accounts that are gone, and pull requests are left alone; on any page."""
+    ours, others = {"login": BOT}, {"login": "stranger"}
+    posts = [{"number": number, "title": f"t{number}", "body": None, "user": others} for number in range(1, 101)]
+    posts[4] |= {"user": ours, "pull_request": {"url": "u"}}
+    posts[5] |= {"user": None}
+    posts.append({"number": 101, "title": "t101", "body": None, "user": ours})
+    gh.answers(issues=posts)
+    assert GitHub("o/r").issues("perf") == [{"number": 101, "title": "t101", "body": ""}]
 
 
 def test_a_gh_that_hangs_is_missing_or_no_program_is_an_error(
