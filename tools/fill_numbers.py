@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FILES = ("README.md", "docs/measuring.md")
 WHOLE = 0.9
 RUNS = 10
+LAYERS = 32
 BLOCK = re.compile(r"(<!-- numbers: ([a-z-]+) -->\n)(.*?)(<!-- /numbers -->)", re.DOTALL)
 
 
@@ -161,6 +162,30 @@ def _whole_step(results: Results) -> str:
     return _table(["the whole step, int64 over int32", "CPU", "NVIDIA H200"], rows)
 
 
+def _instructions(results: Results) -> str:
+    machine, rows = results.machine(CPU), []
+    found: dict[tuple[str, str], Number | None] = {}
+    for cache in ("sequence", "cell", "bare reading", "bare", "KVCache"):
+        for path in ("int32", "int64"):
+            params = f"'{cache}', '{path}'"
+            found[cache, path] = results.number(machine, "instructions.Next.count_token", params)
+    for cache, says in (
+        ("sequence", "mlxcache, one sequence"),
+        ("cell", "mlxcache, cells"),
+        ("bare reading", "bare MLX that reads positions"),
+        ("bare", "bare MLX that knows them"),
+        ("KVCache", "mlx-lm's `KVCache`"),
+    ):
+        narrow, wide = found[cache, "int32"], found[cache, "int64"]
+        assert narrow is not None
+        shown = [f"{number.value / LAYERS / 1e3:.1f}" if number else "-" for number in (narrow, wide)]
+        rows.append([says, *shown, f"{wide.value / narrow.value:.3f}" if wide else "-"])
+    number = found["sequence", "int32"]
+    assert number is not None
+    header = ["thousands of instructions a layer, one token", "int32", "int64", "int64 over int32"]
+    return f"CPU, commit {number.commit[:8]}:\n\n{_table(header, rows)}"
+
+
 def _model(results: Results) -> str:
     rows = []
     for kind in ("sequence", "cell"):
@@ -268,6 +293,7 @@ def _releases(results: Results) -> str:
 
 MAKERS: dict[str, Callable[[Results], str]] = {
     "commits": _commits,
+    "instructions": _instructions,
     "model": _model,
     "promises": _promises,
     "reads-cpu": _reads_cpu,
