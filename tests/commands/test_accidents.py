@@ -83,6 +83,8 @@ def test_a_mistake_has_status_2(
 def test_a_signal_that_was_swallowed_comes_again(number: signal.Signals) -> None:
     """An import or a destructor may swallow any exception; the program ends all the same, and cleans up whole."""
     script = (
+        "import signal\n"
+        "signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup has it ignored\n"
         "import sys, time, mlxcache.cli as cli, mlxcache.commands.doctor as doctor\n"
         "def run(args):\n"
         "    try:\n        print('ready', flush=True)\n        time.sleep(60)\n"

@@ -99,6 +99,29 @@ def test_the_question_of_the_project_is_answered_by_a_picture(tmp_path: Path) ->
         assert f">{context}</text>" in drawing[0]
 
 
+def test_counts_stand_beside_seconds(tmp_path: Path) -> None:
+    """The page of int32 and int64 has the ratio of instructions too, and says what a count leaves out."""
+    params = {
+        "decode.Decode.time_step": {"path": ["'int32'", "'int64'"], "context": ["128", "1024"]},
+        "decode.Decode.count_step": {"path": ["'int32'", "'int64'"]},
+    }
+    for counted in (False, True):
+        root = tmp_path / f"results{counted}"
+        own = {name: values for name, values in params.items() if counted or "count" not in name}
+        write_benchmarks(root, list(own), own)
+        values = {
+            "decode.Decode.time_step": [1e-3, 1e-3, 2e-3, 2e-3],
+            "decode.Decode.count_step": [1000.0, 1030.0],
+        }
+        lists = {name: list(named.values()) for name, named in own.items()}
+        for number in range(3):
+            write_file(root, number, {name: values[name] for name in own}, params=lists)
+        build_site(*judged(root), tmp_path / f"site{counted}")
+        page = (tmp_path / f"site{counted}" / "paths.html").read_text()
+        assert ("Counted in instructions" in page) is counted
+        assert ("1.030</strong>" in page) is counted
+
+
 def test_releases_are_at_one_commit_and_name_what_else_differs(tmp_path: Path) -> None:
     """The newest commit with most releases is taken; a package that differs as well is named."""
     for number, version, value in [(1, "0.9", 2e-3), (1, "0.30", 1e-3), (5, "0.30", 1e-4)]:

@@ -191,6 +191,15 @@ def path_maps(rows: Rows, machine: str, env: str, commit_index: int) -> list[Hea
     return found
 
 
+def path_ratios(rows: Rows, machine: str, env: str, commit_index: int) -> list[tuple[str, str, Ratio]]:
+    """int64 over int32 at one commit, as benchmark, other parameters, ratio."""
+    return [
+        (benchmark, " ".join(f"{name}={value}" for name, value in zip(names, key, strict=True)), ratio)
+        for benchmark, names, cells in _paired(rows, machine, env, commit_index)
+        for key, ratio in cells.items()
+    ]
+
+
 def path_pictures(rows: Rows, machine: str, env: str, commit_index: int) -> list[Picture]:
     """int64 over int32 against a numeric parameter, a line for each value of the others; context comes first."""
     found: list[Picture] = []

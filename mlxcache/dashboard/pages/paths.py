@@ -20,12 +20,14 @@ from mlxcache.dashboard.data.ratios import (
     option_maps,
     path_maps,
     path_pictures,
+    path_ratios,
 )
 from mlxcache.dashboard.data.suite import benchmarks_with
 from mlxcache.dashboard.drawings.chart import Chart, Level, Point, Trace, draw, legend
 from mlxcache.dashboard.drawings.numbers import value_text
 from mlxcache.dashboard.writing.page import Page, Site
 from mlxcache.dashboard.writing.tables import Cell, Table, number
+from mlxcache.history.statistics import counted
 from mlxcache.reports.plain_text import short
 
 _STEPS: Final = (0.02, 0.05, 0.12, 0.25, 0.5)  # where the colours of a heat map change, as |log ratio|
@@ -37,6 +39,7 @@ class _Content:
     maps: list[Shown]
     pictures: list[Shown]
     in_turn: list[Shown]
+    counted: list[Shown]
 
 
 def _find(facts: SiteFacts) -> _Content | None:
@@ -50,6 +53,9 @@ def _find(facts: SiteFacts) -> _Content | None:
     shown = collect(df, facts, benchmarks, maps, lambda part: str(part.title))
     if not shown:
         return None
+    counts = [
+        name for name in benchmarks if (df["unit"][(df["benchmark"] == name).to_numpy()] == counted.UNIT).any()
+    ]
     every = [str(name) for name in df["benchmark"].unique()]
     return _Content(
         shown,
@@ -57,6 +63,7 @@ def _find(facts: SiteFacts) -> _Content | None:
             df, facts, benchmarks, lambda *at, known: path_pictures(rows, *at), lambda part: str(part.benchmark)
         ),
         collect(df, facts, every, lambda *at, known: interleaved(rows, *at), lambda part: " ".join(part[:2])),
+        collect(df, facts, counts, lambda *at, known: path_ratios(rows, *at), lambda part: " ".join(part[:2])),
     )
 
 
@@ -170,6 +177,12 @@ def _write(site: Site, content: _Content) -> None:
         PAGE.path,
         "paths.html",
         in_turn=in_turn,
+        counted=[
+            (shown, *part)
+            for shown in content.counted
+            for part in shown.parts
+            if shown.is_newest and part[2].unit == counted.UNIT
+        ],
         turn_table=turn_table,
         pictures=_pictures(site.facts, content.pictures),
         entries=content.maps,
