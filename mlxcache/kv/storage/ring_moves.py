@@ -140,16 +140,16 @@ def save_after(plane: Pool, moves: Moves) -> mx.array:
 
 
 def _saved(plane: Pool, save: Save) -> tuple[int, mx.array]:
-    # By rows of D values, as `Pool.gather` has it.
     first, count, slot = save
-    rows = _rows(plane.n_kv_heads, plane.slots, slot, count)
-    return first, mx.take(mx.flatten(plane.array, 0, 2), rows, 0)
+    return first, plane.gather(_rows(plane.n_kv_heads, plane.slots, slot, count))
 
 
 @lru_cache(maxsize=1024)
 def _rows(heads: int, slots: int, slot: int, count: int) -> mx.array:
     """The index that `Pool.gather` takes of so many cells from `slot` on: layers and laps ask for the same."""
-    return row_index(np.arange(slot, slot + count)[None] % slots, heads, slots)
+    rows = row_index(np.arange(slot, slot + count)[None] % slots, heads, slots)
+    mx.eval(rows)  # a lazy array belongs to the stream of the thread that made it; this one stays for others
+    return rows
 
 
 def _take_back(plane: Pool, restores: Run, at: int, newest: int) -> None:
