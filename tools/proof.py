@@ -580,6 +580,18 @@ def passed(facts: dict[str, Any]) -> list[str]:
     return wrong
 
 
+def say(line: str) -> None:
+    """Tell how far a proof has come."""
+    print(f"proof: {line}", file=sys.stderr, flush=True)
+
+
+def concluded(wrong: Sequence[str]) -> int:
+    """Say what was not reached; the exit status."""
+    for line in wrong:
+        say(f"not reached: {line}")
+    return 1 if wrong else 0
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status 0, or 1 if something that must be found was not."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -587,9 +599,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, help="where to work, and to go on; without it a temporary one")
     parser.add_argument("--out", type=Path, help="write the report to this file too, its data beside it as .json")
     args = parser.parse_args(arguments)
-
-    def say(line: str) -> None:
-        print(f"proof: {line}", file=sys.stderr, flush=True)
 
     with tempfile.TemporaryDirectory(prefix="mlxcache-proof-") as temporary:
         folder = (args.folder or Path(temporary)).resolve()
@@ -600,10 +609,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if args.out:
         args.out.write_text(text, encoding="utf-8")
         args.out.with_suffix(".json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
-    wrong = passed(facts)
-    for line in wrong:
-        say(f"not reached: {line}")
-    return 1 if wrong else 0
+    return concluded(passed(facts))
 
 
 if __name__ == "__main__":

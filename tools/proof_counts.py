@@ -39,10 +39,10 @@ from mlxcache.counters.choosing import choose, series_name
 from mlxcache.history.comparing.comparison import compare_rounds
 
 try:
-    from tools.proof import ROOT, Made, commit, git, judged
+    from tools.proof import ROOT, Made, commit, concluded, git, judged, say
 except ImportError:  # as a script
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-    from tools.proof import ROOT, Made, commit, git, judged
+    from tools.proof import ROOT, Made, commit, concluded, git, judged, say
 
 SHARE = 0.01
 BUSY = 4
@@ -500,9 +500,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, help="write all facts to this file, as JSON")
     args = parser.parse_args(arguments)
 
-    def say(line: str) -> None:
-        print(f"proof: {line}", file=sys.stderr, flush=True)
-
     folder = args.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     proof = CountProof(folder, SIZES[args.size], say, args.minutes)
@@ -513,10 +510,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(report(facts))
     if args.out:
         args.out.write_text(json.dumps(facts, indent=1), encoding="utf-8")
-    wrong = missed(facts)
-    for line in wrong:
-        say(f"not reached: {line}")
-    return 1 if wrong else 0
+    return concluded(missed(facts))
 
 
 if __name__ == "__main__":

@@ -57,9 +57,15 @@ def needs(args: argparse.Namespace, needed: str, *options: str) -> None:
 
 def excludes(args: argparse.Namespace, present: str, *options: str) -> None:
     """Raise ValueError if one of the options was given beside `present`, with which it has no effect."""
+    if getattr(args, _name(present)):
+        no_effect(args, present, *options)
+
+
+def no_effect(args: argparse.Namespace, where: str, *options: str) -> None:
+    """Raise ValueError if one of the options was given: it has no effect with what `where` names."""
     for option in options:
-        if getattr(args, _name(present)) and _was_given(args, option):
-            raise ValueError(f"{option} has no effect with {present}")
+        if _was_given(args, option):
+            raise ValueError(f"{option} has no effect with {where}")
 
 
 def _name(option: str) -> str:

@@ -15,7 +15,7 @@ import os
 import sys
 from pathlib import Path
 
-from mlxcache.commands.selecting import excludes, needs
+from mlxcache.commands.selecting import needs, no_effect
 from mlxcache.history.comparing.protocol import Comparison, NotDone, joined
 from mlxcache.history.comparing.verdicts import Verdict
 from mlxcache.reports.comment import NOT_DONE, Figure, comment, marker, render
@@ -66,11 +66,10 @@ def run(args: argparse.Namespace) -> int:
     """Print it. A file that is no comparison is reported in the format asked for, as not measured."""
     try:
         if args.format != "markdown":
-            args.plain = f"--format {args.format}"
-            excludes(args, "--plain", "--figure", "--details", "--key", "--post")
+            no_effect(args, args.format, "--figure", "--details", "--key", "--post")
         needs(args, "--post", "--repository")
     except ValueError as error:
-        print(f"mlxcache verdict: {str(error).replace('--plain', args.format)}", file=sys.stderr)
+        print(f"mlxcache verdict: {error}", file=sys.stderr)
         return NOT_DONE
     args.details, args.key = args.details or "", args.key or ""
     args.repository = args.repository or os.environ.get("GITHUB_REPOSITORY", "")

@@ -66,13 +66,19 @@ def test_nesting_of_any_depth(tmp_path: Path, name: str, depth: int, ends: str) 
     assert str(facts.machines) + str(facts.benchmarks)
 
 
-@pytest.mark.parametrize("field", ['"commit_hash": "', '"env_name": "', '"machine": "'])
-def test_a_damaged_name_does_not_reach_the_table(tmp_path: Path, field: str) -> None:
-    """A flipped bit in what gives a file its place leaves the file out, with a reason; all text stays valid."""
-    path = write_tree(tmp_path) / "m1/00000002-venv-py3.12.json"
+def with_a_flipped_bit(root: Path, field: str) -> Path:
+    """A tree at `root`, and its file in which the byte after `field` is damaged."""
+    path = write_tree(root) / "m1/00000002-venv-py3.12.json"
     data = path.read_bytes()
     at = data.index(field.encode()) + len(field)
     path.write_bytes(data[:at] + bytes([data[at] ^ 0x80]) + data[at + 1 :])
+    return path
+
+
+@pytest.mark.parametrize("field", ['"commit_hash": "', '"env_name": "', '"machine": "'])
+def test_a_damaged_name_does_not_reach_the_table(tmp_path: Path, field: str) -> None:
+    """A flipped bit in what gives a file its place leaves the file out, with a reason; all text stays valid."""
+    path = with_a_flipped_bit(tmp_path, field)
     df = load(tmp_path)
     assert named(tmp_path) == [path.name]
     assert sum(problem.n_values for problem in df.attrs["problems"]) == 7
@@ -84,10 +90,7 @@ def test_a_damaged_name_does_not_reach_the_table(tmp_path: Path, field: str) -> 
 @pytest.mark.parametrize("field", ['"python": "', '"cpu": "', '"arch": "'])
 def test_damaged_facts_stay_readable(tmp_path: Path, field: str) -> None:
     """What a file says of interpreter and machine may be damaged: its values stay, all text can be encoded."""
-    path = write_tree(tmp_path) / "m1/00000002-venv-py3.12.json"
-    data = path.read_bytes()
-    at = data.index(field.encode()) + len(field)
-    path.write_bytes(data[:at] + bytes([data[at] ^ 0x80]) + data[at + 1 :])
+    path = with_a_flipped_bit(tmp_path, field)
     df = load(tmp_path)
     assert named(tmp_path) == [path.name]
     assert len(df) == 21

@@ -63,7 +63,13 @@ def _find(facts: SiteFacts) -> _Content | None:
             df, facts, benchmarks, lambda *at, known: path_pictures(rows, *at), lambda part: str(part.benchmark)
         ),
         collect(df, facts, every, lambda *at, known: interleaved(rows, *at), lambda part: " ".join(part[:2])),
-        collect(df, facts, counts, lambda *at, known: path_ratios(rows, *at), lambda part: " ".join(part[:2])),
+        collect(
+            df,
+            facts,
+            counts,
+            lambda *at, known: [part for part in path_ratios(rows, *at) if part[2].unit == counted.UNIT],
+            lambda part: " ".join(part[:2]),
+        ),
     )
 
 
@@ -163,7 +169,6 @@ def _write(site: Site, content: _Content) -> None:
         "unit",
     )
     table = site.pages.table(Table("csv/paths.csv", "All ratios", names, rows))
-    in_turn = [(shown, *part) for shown in content.in_turn for part in shown.parts if shown.is_newest]
     turn_rows = [
         [
             *map(Cell, (s.machine, s.env, s.commit, name, params)),
@@ -176,19 +181,19 @@ def _write(site: Site, content: _Content) -> None:
     site.pages.page(
         PAGE.path,
         "paths.html",
-        in_turn=in_turn,
-        counted=[
-            (shown, *part)
-            for shown in content.counted
-            for part in shown.parts
-            if shown.is_newest and part[2].unit == counted.UNIT
-        ],
+        in_turn=_newest(content.in_turn),
+        counted=_newest(content.counted),
         turn_table=turn_table,
         pictures=_pictures(site.facts, content.pictures),
         entries=content.maps,
         table=table,
         heat_class=heat_class,
     )
+
+
+def _newest(all_shown: Sequence[Shown]) -> list[tuple[Any, ...]]:
+    """The parts of the newest environments, each with where it is from."""
+    return [(shown, *part) for shown in all_shown for part in shown.parts if shown.is_newest]
 
 
 def _row(shown: Shown, content: HeatMap, row: str, column: str, cell: Ratio) -> list[Cell]:
